@@ -1,0 +1,161 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// attempts is how often a server is started on another port before the test fails: the
+// port that FreePort found can be taken before the server binds it.
+const attempts = 5
+
+// busOffset is the distance from a cluster node's port to the port of its bus, the same
+// in every version of Redis.
+const busOffset = 10000
+
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
+
+// Redis starts a redis-server on a free port of 127.0.0.1, without persistence, and
+// returns its host:port. Arguments are added at the end, as in
+// Redis(t, "--requirepass", "secret").
+func Redis(tb testing.TB, args ...string) (string, *Process) {
+	tb.Helper()
+	return redisOnAny(tb, FreePort, args...)
+}
+
+// RedisOn is Redis on a given port: that of a server that was stopped, say.
+func RedisOn(tb testing.TB, port int, args ...string) (string, *Process) {
+	tb.Helper()
+	addr, p, err := redisOn(tb, port, args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return addr, p
+}
+
+func redisOnAny(tb testing.TB, choose func(testing.TB) int, args ...string) (string, *Process) {
+	tb.Helper()
+	for attempt := 1; ; attempt++ {
+		addr, p, err := redisOn(tb, choose(tb), args...)
+		if err == nil {
+			return addr, p
+		}
+		if attempt == attempts {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func redisOn(tb testing.TB, port int, args ...string) (string, *Process, error) {
+	tb.Helper()
+	number := strconv.Itoa(port)
+	p, err := start(tb, Options{
+		Name: "redis-" + number,
+		Path: Find(tb, "redis-server"),
+		Args: append([]string{
+			"--port", number, "--bind", "127.0.0.1", "--dir", tb.TempDir(),
+			"--save", "", "--appendonly", "no", "--daemonize", "no",
+		}, args...),
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := patient(tb)
+	defer cancel()
+	// The line is this process's own; an answer at the port could be another's.
+	if _, err := p.log.wait(ctx, "Ready to accept connections"); err != nil {
+		p.Stop()
+		return "", nil, fmt.Errorf("starting %s: %w\n%s", p.name, err, p.log.tail(4<<10))
+	}
+	return net.JoinHostPort("127.0.0.1", number), p, nil
+}
+
+// RedisCluster starts a Redis Cluster of some masters that share the slots evenly, waits
+// until each of them serves, and returns their addresses in the order of their slots.
+func RedisCluster(tb testing.TB, masters int) []string {
+	tb.Helper()
+	addrs := make([]string, masters)
+	nodes := make([]*redis.Client, masters)
+	processes := make([]*Process, masters)
+	for i := range masters {
+		addrs[i], processes[i] = redisOnAny(tb, freeClusterPort,
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+		nodes[i] = redis.NewClient(&redis.Options{Addr: addrs[i], Protocol: 2, DisableIdentity: true})
+		tb.Cleanup(func() { nodes[i].Close() }) //nolint:errcheck // its server goes next
+	}
+	ctx, cancel := patient(tb)
+	defer cancel()
+	for i, node := range nodes {
+		if err := joinCluster(ctx, node, i, masters, addrs[0]); err != nil {
+			tb.Fatalf("forming a cluster: node %d: %v", i, err)
+		}
+	}
+	for i, node := range nodes {
+		serves := func(ctx context.Context) error { return clusterServes(ctx, node, masters) }
+		if err := processes[i].poll(ctx, "waiting for the cluster", serves); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return addrs
+}
+
+// freeClusterPort is FreePort for a node whose bus needs a second port.
+func freeClusterPort(tb testing.TB) int {
+	tb.Helper()
+	for {
+		port := FreePort(tb)
+		if port+busOffset > 65535 {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+busOffset)))
+		if err != nil {
+			continue
+		}
+		l.Close() //nolint:errcheck // nothing was accepted
+		return port
+	}
+}
+
+// joinCluster gives node i of n its share of the slots and tells it of the first node.
+// Slots are named one by one, since ADDSLOTSRANGE is younger than Redis 6.2.
+func joinCluster(ctx context.Context, node *redis.Client, i, n int, first string) error {
+	args := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := i * slots / n; slot < (i+1)*slots/n; slot++ {
+		args = append(args, slot)
+	}
+	if err := node.Do(ctx, args...).Err(); err != nil {
+		return err
+	}
+	if err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+		return err
+	}
+	if i == 0 {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(first)
+	if err != nil {
+		return err
+	}
+	return node.ClusterMeet(ctx, host, port).Err()
+}
+
+// clusterServes has no complaint once the node knows all masters and answers for keys.
+func clusterServes(ctx context.Context, node *redis.Client, masters int) error {
+	info, err := node.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_size:%d", masters), fmt.Sprintf("cluster_slots_ok:%d", slots)} {
+		if !strings.Contains(info, want+"\r") {
+			return fmt.Errorf("no %s in %q", want, info)
+		}
+	}
+	return nil
+}
