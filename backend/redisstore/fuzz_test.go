@@ -1,0 +1,189 @@
+package redisstore_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-rls/sluice/backend"
+	"github.com/sluice-rls/sluice/backend/redisstore"
+	"github.com/sluice-rls/sluice/internal/proc"
+)
+
+// FuzzTake feeds the same calls to the arithmetic in Go, which is the specification, and
+// to the script on a real Redis.
+func FuzzTake(f *testing.F) {
+	addr, _ := proc.Redis(f)
+	for seed := range 8 {
+		f.Add(noise(uint64(seed), 40))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := newDuel(t, addr)
+		for len(data) >= stepSize {
+			d.step(data[:stepSize])
+			data = data[stepSize:]
+		}
+	})
+}
+
+// TestTakeAsInGo is FuzzTake with 20,000 calls that are the same each time.
+func TestTakeAsInGo(t *testing.T) {
+	addr, _ := proc.Redis(t)
+	const rounds, steps = 50, 400
+	taken, denied := 0, 0
+	for seed := range rounds {
+		d := newDuel(t, addr)
+		data := noise(uint64(seed)+1000, steps)
+		for ; len(data) > 0 && !t.Failed(); data = data[stepSize:] {
+			d.step(data[:stepSize])
+		}
+		taken, denied = taken+d.taken, denied+d.denied
+	}
+	if taken < rounds*steps/5 || denied < rounds*steps/5 {
+		t.Errorf("%d takes charged and %d were not OK: the calls are too much alike to show anything", taken, denied)
+	}
+}
+
+// noise is the input of so many random steps.
+func noise(seed uint64, steps int) []byte {
+	source := rand.New(rand.NewPCG(seed, 0))
+	data := make([]byte, 0, steps*stepSize)
+	for range steps * stepSize {
+		data = append(data, byte(source.Uint32()))
+	}
+	return data
+}
+
+const (
+	duelKeys = 3
+	// stepSize is the bytes of one call: 4 for the call, 16 for each of up to three takes.
+	stepSize = 4 + 16*duelKeys
+)
+
+// duel is the same buckets twice: in Go, and in Redis.
+type duel struct {
+	*testing.T
+	store  *redisstore.Store
+	client *redis.Client
+	prefix string
+	now    int64
+	bucket [duelKeys]backend.Bucket
+	// taken and denied count the takes that charged, and that were not OK.
+	taken, denied int
+}
+
+func newDuel(t *testing.T, addr string) *duel {
+	t.Helper()
+	prefix := fmt.Sprintf("duel-%d:", rand.Uint64())
+	d := &duel{
+		T: t, prefix: prefix, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
+		store:  open(t, redisstore.Options{Addrs: []string{addr}, KeyPrefix: prefix, PoolSize: 1}),
+		client: redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, PoolSize: 1}),
+	}
+	t.Cleanup(func() { d.client.Close() }) //nolint:errcheck // the server goes with the test
+	d.store.SetClock(func() int64 { return d.now })
+	return d
+}
+
+// step makes the call that some bytes say.
+func (d *duel) step(data []byte) {
+	d.Helper()
+	d.move(data[1], data[2])
+	d.expire()
+	var takes []backend.Take
+	var buckets []*backend.Bucket
+	for i := range duelKeys {
+		if part := data[4+16*i : 4+16*(i+1)]; i == int(data[0])%duelKeys || data[3]>>i&1 == 1 {
+			takes = append(takes, takeOf(part, fmt.Appendf(nil, "k%d", i)))
+			buckets = append(buckets, &d.bucket[i])
+		}
+	}
+	want, got := make([]backend.Decision, len(takes)), make([]backend.Decision, len(takes))
+	backend.Settle(takes, buckets, d.now, want)
+	if err := d.store.Take(d.Context(), takes, got); err != nil {
+		d.Fatalf("Take(%+v): %v", takes, err)
+	}
+	for i := range want {
+		w, g := want[i], got[i]
+		if math.Abs(w.Level-g.Level) <= 1e-6 {
+			g.Level = w.Level
+		}
+		if w != g {
+			d.Errorf("take %d of %+v: Lua %+v, want as in Go %+v", i, takes, g, w)
+		}
+		if w.Level > float64(takes[i].Limit.Burst) || w.Level < -float64(takes[i].Limit.Burst) {
+			d.Errorf("take %d of %+v: level %v is beyond the capacity", i, takes, w.Level)
+		}
+		if w.Charged > 0 {
+			d.taken++
+		}
+		if !w.OK {
+			d.denied++
+		}
+	}
+}
+
+// move sets the clock on, sometimes back, by as much as makes a difference.
+func (d *duel) move(kind, amount byte) {
+	units := []time.Duration{
+		0, 0, time.Microsecond, 100 * time.Microsecond, 10 * time.Millisecond, time.Second,
+		time.Minute, time.Hour, 24 * time.Hour, -time.Millisecond, -time.Second, -time.Hour,
+	}
+	d.now += units[int(kind)%len(units)].Microseconds() * int64(amount) / 16
+}
+
+// expire drops in Redis the buckets whose time is over by the duel's clock: Redis only
+// expires by its own.
+func (d *duel) expire() {
+	for i := range d.bucket {
+		if at := d.bucket[i].Expires(); at == 0 || at > d.now {
+			continue
+		}
+		if err := d.client.Del(d.Context(), fmt.Sprintf("%srl1:k%d", d.prefix, i)).Err(); err != nil {
+			d.Fatal(err)
+		}
+		d.bucket[i] = backend.Bucket{} // also if the clock is set back
+	}
+}
+
+// takeOf makes a take of 16 bytes.
+func takeOf(data []byte, key []byte) backend.Take {
+	sizes := []uint64{1, 2, 10, 100, 1000, 1_000_000, 4_000_000_000, 4_294_967_295}
+	periods := []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour, 3 * time.Second}
+	t := backend.Take{
+		Key: key,
+		Limit: backend.Limit{
+			Requests: sizes[int(data[0])%len(sizes)],
+			Period:   periods[int(data[1])%len(periods)],
+			Burst:    sizes[int(data[2])%len(sizes)],
+		},
+		Mode:     backend.Mode(data[3] % 3),
+		Overflow: backend.Overflow(data[4] % 3),
+	}
+	some := uint64(binary.LittleEndian.Uint32(data[5:]))
+	if data[9]%4 > 0 { // mostly, the limit stays within the reach of the hits
+		t.Limit.Requests, t.Limit.Burst = 1+some%1000, 1+uint64(data[2])
+	}
+	switch b := t.Limit.Burst; data[10] % 12 {
+	case 0:
+	case 1:
+		t.Hits = b
+	case 2:
+		t.Hits = b + 1
+	case 3:
+		t.Hits = some
+	case 4:
+		t.Hits = 1 << (some % 64)
+	default:
+		t.Hits = 1 + some%(b/3+1)
+	}
+	if data[11]%4 == 0 {
+		t.Give = 1 + some>>(data[12]%32)
+	}
+	return t
+}

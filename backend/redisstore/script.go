@@ -1,0 +1,130 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-rls/sluice/backend"
+)
+
+//go:embed take.lua
+var source string
+
+var script = redis.NewScript(source)
+
+const (
+	// headSize and takeSize are the bytes of the script's argument for the call and for
+	// each take, and answerSize those of its reply for each take.
+	headSize, takeSize, answerSize = 2 * 8, 8 * 8, 5 * 8
+
+	// maxKeys bounds the keys of one script: fifty would hold up the server for some 300
+	// microseconds.
+	maxKeys = 24
+)
+
+// batch is the takes of a call that go to one script.
+type batch struct {
+	// indices are the places of the takes in the call.
+	indices []int
+	// args are those of EVALSHA, ready but for the script and its argument.
+	args []any
+}
+
+// The places of arguments in batch.args.
+const (
+	argCommand = iota
+	argScript
+	argCount
+	argKeys
+)
+
+// add puts a take into the batch.
+func (b *batch) add(index int, key string) {
+	if b.args == nil {
+		b.args = make([]any, argKeys, argKeys+2)
+	}
+	b.indices = append(b.indices, index)
+	b.args = append(b.args, key)
+}
+
+// appendHead and appendTake write the script's argument; take.lua says what is in it.
+func appendHead(dst []byte, now int64, partial bool) []byte {
+	part := 0.0
+	if partial {
+		part = 1
+	}
+	return appendDoubles(dst, float64(now), part)
+}
+
+func appendTake(dst []byte, t *backend.Take) []byte {
+	return appendDoubles(dst,
+		float64(t.Limit.Algorithm), float64(t.Limit.Requests), float64(t.Limit.Period.Microseconds()), float64(t.Limit.Burst),
+		float64(min(t.Hits, backend.MaxHits)), float64(min(t.Give, backend.MaxHits)), float64(t.Mode), float64(t.Overflow))
+}
+
+func appendDoubles(dst []byte, numbers ...float64) []byte {
+	for _, n := range numbers {
+		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(n))
+	}
+	return dst
+}
+
+// readAnswer reads the decision of one take out of the script's reply.
+func readAnswer(reply []byte, d *backend.Decision) {
+	number := func(i int) float64 {
+		return math.Float64frombits(binary.LittleEndian.Uint64(reply[8*i:]))
+	}
+	state := int(number(0))
+	*d = backend.Decision{
+		OK:      state&1 != 0,
+		Debt:    state&2 != 0,
+		Charged: uint64(number(1)),
+		Level:   number(2),
+		Wait:    time.Duration(number(3)) * time.Microsecond,
+		Full:    time.Duration(number(4)) * time.Microsecond,
+	}
+}
+
+// once is a command that go-redis must not send a second time.
+//
+// A cluster's client does not obey MaxRetries: it sends a command again whose connection
+// broke, executed or not, unless the command says so.
+type once struct{ *redis.StringCmd }
+
+// NoRetry is asked by go-redis.
+func (once) NoRetry() bool { return true }
+
+// run sends a batch and fills dst, which is that of the whole call.
+func (s *Store) run(ctx context.Context, b *batch, argument []byte, dst []backend.Decision) error {
+	args := append(b.args, argument)
+	args[argCommand], args[argScript], args[argCount] = "evalsha", script.Hash(), len(b.indices)
+	reply, err := s.send(ctx, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[argCommand], args[argScript] = "eval", source
+		reply, err = s.send(ctx, args)
+	}
+	if err != nil {
+		return wrap("taking from Redis", err)
+	}
+	if len(reply) != len(b.indices)*answerSize {
+		return wrap("taking from Redis", fmt.Errorf("reply of %d bytes for %d takes", len(reply), len(b.indices)))
+	}
+	for n, i := range b.indices {
+		readAnswer(reply[n*answerSize:], &dst[i])
+	}
+	return nil
+}
+
+func (s *Store) send(ctx context.Context, args []any) ([]byte, error) {
+	cmd := once{redis.NewStringCmd(ctx, args...)}
+	if err := s.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Bytes()
+}
