@@ -1,0 +1,294 @@
+package rls
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-rls/sluice/backend"
+	"github.com/sluice-rls/sluice/descriptors"
+)
+
+// reason is why a descriptor was decided as it was: the last label of
+// ratelimit_decisions_total.
+type reason uint8
+
+const (
+	within        reason = iota // its bucket could pay
+	exhausted                   // its bucket could not
+	blocked                     // a limit of no requests
+	shadowed                    // over, in shadow mode
+	callDenied                  // it could pass, and another descriptor denied the call
+	noLimit                     // an unlimited rule
+	wasReplaced                 // dropped by another rule's replaces
+	degradedAllow               // the store did not answer
+	numReasons
+)
+
+var reasons = [numReasons]struct{ decision, reason string }{
+	within:        {"ok", "within"},
+	exhausted:     {"over_limit", "exhausted"},
+	blocked:       {"over_limit", "blocked"},
+	shadowed:      {"ok", "shadow"},
+	callDenied:    {"ok", "call_denied"},
+	noLimit:       {"ok", "unlimited"},
+	wasReplaced:   {"ok", "replaced"},
+	degradedAllow: {"ok", "degraded_allow"},
+}
+
+type ruleName struct{ domain, rule string }
+
+// ruleCounters count for one rule. They outlive a reload: the next rules take over
+// those of the rules that stay, by domain and path.
+type ruleCounters struct {
+	ruleName
+	decisions [numReasons]atomic.Uint64
+	asked     atomic.Uint64 // hits
+	charged   atomic.Uint64 // hits
+	near      atomic.Uint64 // hits
+	// values, if not nil, has the counters that are counted with in place of these.
+	values *valueSeries
+}
+
+// domainCounters count what no rule decided.
+type domainCounters struct {
+	domain                              string
+	unmatched, overrideOK, overrideOver atomic.Uint64
+}
+
+// ruleSet holds the counters of the rules in force, in the order of their IDs.
+type ruleSet struct {
+	rules    *descriptors.Rules
+	counters []*ruleCounters
+	byName   map[ruleName]*ruleCounters
+	domains  map[string]*domainCounters
+}
+
+// metrics are the package's own, and the collector of those that are per rule: they are
+// plain counters while calls are counted, and become series only when they are read.
+type metrics struct {
+	duration         prometheus.Histogram
+	invalid          prometheus.Counter
+	panics           prometheus.Counter
+	overridesIgnored prometheus.Counter
+	unknownDomain    atomic.Uint64
+	nearRatio        float64
+	rules            func() *descriptors.Rules // in force
+
+	mu  sync.Mutex // over changes of set
+	set atomic.Pointer[ruleSet]
+
+	decisions, hits, near, overflow *prometheus.Desc
+}
+
+func newMetrics(reg prometheus.Registerer, rules func() *descriptors.Rules, nearRatio float64) *metrics {
+	m := &metrics{
+		nearRatio: nearRatio,
+		rules:     rules,
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "ratelimit_request_duration_seconds",
+			Help:    "Time from the decoding of a call to its answer, without the transport.",
+			Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, 1},
+		}),
+		invalid: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_invalid_requests_total",
+			Help: "Calls refused since their message breaks the protocol.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_panics_total",
+			Help: "Panics that were caught and turned into errors of their calls.",
+		}),
+		overridesIgnored: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_overrides_ignored_total",
+			Help: "Limits in requests that were ignored since their unit is unknown.",
+		}),
+		decisions: prometheus.NewDesc("ratelimit_decisions_total",
+			"Descriptors decided, by the rule that decided them. An unknown domain and no rule are empty labels.",
+			[]string{"domain", "rule", "decision", "reason"}, nil),
+		hits: prometheus.NewDesc("ratelimit_hits_total",
+			"Hits asked of a rule, and hits that its buckets were charged.",
+			[]string{"domain", "rule", "kind"}, nil),
+		near: prometheus.NewDesc("ratelimit_near_limit_total",
+			"Hits charged to buckets that were then used beyond the near-limit ratio.",
+			[]string{"domain", "rule"}, nil),
+		overflow: prometheus.NewDesc("ratelimit_series_overflow_total",
+			"Descriptors of a rule whose metrics show values that were counted as other, since it has too many values.",
+			[]string{"domain", "rule"}, nil),
+	}
+	m.set.Store(&ruleSet{})
+	if reg != nil {
+		reg.MustRegister(m.duration, m.invalid, m.panics, m.overridesIgnored, m)
+	}
+	return m
+}
+
+// Describe is part of prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.decisions
+	ch <- m.hits
+	ch <- m.near
+	ch <- m.overflow
+}
+
+// Collect is part of prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	set := m.current()
+	for _, t := range set.tallies() {
+		for r, n := range t.decisions {
+			if n > 0 || reason(r) == within || reason(r) == exhausted {
+				count(m.decisions, n, t.domain, t.rule, reasons[r].decision, reasons[r].reason)
+			}
+		}
+		count(m.hits, t.asked, t.domain, t.rule, "asked")
+		count(m.hits, t.charged, t.domain, t.rule, "charged")
+		count(m.near, t.near, t.domain, t.rule)
+	}
+	for _, c := range set.counters {
+		if c.values != nil {
+			count(m.overflow, c.values.overflow.Load(), c.domain, c.rule)
+		}
+	}
+	for _, d := range set.domains {
+		count(m.decisions, d.unmatched.Load(), d.domain, "", "ok", "unmatched")
+		count(m.decisions, d.overrideOK.Load(), d.domain, "", "ok", "override")
+		count(m.decisions, d.overrideOver.Load(), d.domain, "", "over_limit", "override")
+	}
+	count(m.decisions, m.unknownDomain.Load(), "", "", "ok", "unknown_domain")
+}
+
+// current gives the counters of the rules in force, making them on the first call after
+// a reload.
+func (m *metrics) current() *ruleSet {
+	rules := m.rules()
+	if set := m.set.Load(); set.rules == rules {
+		return set
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rules = m.rules()
+	old := m.set.Load()
+	if old.rules == rules {
+		return old
+	}
+	set := takeOver(old, rules)
+	m.set.Store(set)
+	return set
+}
+
+func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
+	set := &ruleSet{
+		rules:    rules,
+		counters: make([]*ruleCounters, rules.Len()),
+		byName:   make(map[ruleName]*ruleCounters, rules.Len()),
+		domains:  make(map[string]*domainCounters),
+	}
+	for r := range rules.All() {
+		name := ruleName{r.Domain, r.Path}
+		c := old.byName[name]
+		if c == nil {
+			c = &ruleCounters{ruleName: name}
+		}
+		if r.PerValueMetric && c.values == nil {
+			c = &ruleCounters{ruleName: name, values: newValueSeries(name)}
+		} else if !r.PerValueMetric && c.values != nil {
+			c = &ruleCounters{ruleName: name}
+		}
+		set.counters[r.ID], set.byName[name] = c, c
+	}
+	for _, name := range rules.Domains() {
+		d := old.domains[name]
+		if d == nil {
+			d = &domainCounters{domain: name}
+		}
+		set.domains[name] = d
+	}
+	return set
+}
+
+// of gives the counters of a rule, which may be of rules that a reload has just
+// replaced: nil if it went with them.
+func (set *ruleSet) of(rules *descriptors.Rules, r *descriptors.Rule) *ruleCounters {
+	if set.rules == rules {
+		return set.counters[r.ID]
+	}
+	return set.byName[ruleName{r.Domain, r.Path}]
+}
+
+// count adds a call that was decided by rules to the counters: every descriptor counts
+// once.
+func (m *metrics) count(rules *descriptors.Rules, c *call) {
+	if c.dom == nil {
+		m.unknownDomain.Add(uint64(len(c.slots)))
+		return
+	}
+	set := m.current()
+	domain := set.domains[c.req.Domain]
+	for i := range c.slots {
+		sl := &c.slots[i]
+		if sl.rule != nil {
+			n := set.of(rules, sl.rule)
+			if n != nil && n.values != nil {
+				n, c.label = n.values.of(sl.rule, c.entries(&c.req.Descriptors[i]), c.label)
+			}
+			if n != nil {
+				m.countRule(n, c, sl)
+			}
+			continue
+		}
+		if domain == nil { // gone with a reload since the call was matched
+			continue
+		}
+		switch {
+		case sl.kind == unmatched:
+			domain.unmatched.Add(1)
+		case sl.over:
+			domain.overrideOver.Add(1)
+		default:
+			domain.overrideOK.Add(1)
+		}
+	}
+}
+
+func (m *metrics) countRule(n *ruleCounters, c *call, sl *slot) {
+	n.decisions[c.reason(sl)].Add(1)
+	if sl.kind != limited || sl.negative {
+		return
+	}
+	n.asked.Add(sl.hits)
+	if c.degraded || sl.requests == 0 {
+		return
+	}
+	take, d := &c.takes[sl.take], &c.dst[sl.take]
+	if d.Charged == 0 {
+		return
+	}
+	charged := min(sl.hits, d.Charged)
+	n.charged.Add(charged)
+	if d.Level < (1-m.nearRatio)*float64(take.Limit.Burst) {
+		n.near.Add(charged)
+	}
+}
+
+func (c *call) reason(sl *slot) reason {
+	switch {
+	case sl.kind == unlimited:
+		return noLimit
+	case sl.kind == replaced:
+		return wasReplaced
+	case c.degraded && sl.requests > 0:
+		return degradedAllow
+	case sl.over && sl.mode == backend.Shadow:
+		return shadowed
+	case sl.over && sl.requests == 0:
+		return blocked
+	case sl.over:
+		return exhausted
+	case c.denied:
+		return callDenied
+	}
+	return within
+}
