@@ -36,10 +36,59 @@ func duration(micros float64) time.Duration {
 	return time.Duration(max(0, min(micros, idleMicros))) * time.Microsecond
 }
 
+// later is the time of a bucket that was at some time, once a call came at now. It never
+// runs back: two clocks that disagree, or a call that comes late, must not fill the same
+// stretch of time twice. Only of a clock that was set back it begins anew.
+func later(at, now float64) float64 {
+	if now > at || now < at-maxAhead {
+		return now
+	}
+	return at
+}
+
+// Capacity is the number of tokens that a full bucket has: Burst, or Requests where the
+// algorithm counts in windows.
+func (l *Limit) Capacity() float64 {
+	switch l.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return float64(l.Burst)
+	default:
+		return float64(l.Requests)
+	}
+}
+
+// meter is what an algorithm makes of its part of a Bucket. Its state is all in float64,
+// as Lua has it: microseconds since 1970 and whole tokens are exact below 2^53. The scripts
+// of redisstore do the same operations in the same order; a product that is added to
+// something stands in float64(), so that no processor fuses the two.
+type meter interface {
+	// open brings the state to now; the zero state is one that nobody has touched. All
+	// other methods are of an open state.
+	open(l *Limit, now float64)
+	// left is the number of tokens, negative while a debt is owed.
+	left(l *Limit) float64
+	// take takes n tokens, down to minus the capacity.
+	take(l *Limit, n float64)
+	// give puts n tokens back, up to full.
+	give(l *Limit, n float64)
+	// wait is the time in microseconds after now until need tokens are there, zero if they
+	// are. need is at most the capacity.
+	wait(l *Limit, now, need float64) float64
+	// idle is the time in microseconds after now until the state, left alone, is as if
+	// nobody had touched it.
+	idle(l *Limit, now float64) float64
+}
+
 // Bucket is the state of one bucket. The zero value is a bucket that nobody has touched,
-// which is full. A Bucket may be copied; it is not safe for concurrent use.
+// which is full. A Bucket must not be copied once it was settled, and is not safe for
+// concurrent use.
 type Bucket struct {
-	tokens tokens
+	// algorithm says which one of the states below is in use.
+	algorithm Algorithm
+	tokens    tokens
+	fixed     fixedWindow
+	sliding   slidingWindow
+	log       *slidingLog
 	// looked is the time in microseconds at which the mark of a look ends.
 	looked float64
 	// expires is the time in microseconds from which on the bucket equals the zero value;
@@ -52,15 +101,35 @@ type Bucket struct {
 // is one.
 func (b *Bucket) Expires() int64 { return int64(b.expires) }
 
-// open brings the bucket to now: one whose time is over starts afresh.
-func (b *Bucket) open(l *Limit, now float64) {
-	if b.expires <= now {
-		*b = Bucket{}
+// open brings the bucket to now and returns its meter. A bucket whose time is over starts
+// afresh, and so does one of another algorithm: callers give that another key.
+func (b *Bucket) open(l *Limit, now float64) meter {
+	if b.expires <= now || b.algorithm != l.Algorithm {
+		*b = Bucket{algorithm: l.Algorithm}
 	}
-	b.tokens.open(l, now)
+	m := b.meter()
+	m.open(l, now)
+	return m
+}
+
+// meter is the one place that knows all algorithms, with the table of take.lua.
+func (b *Bucket) meter() meter {
+	switch b.algorithm {
+	case FixedWindow:
+		return &b.fixed
+	case SlidingWindow:
+		return &b.sliding
+	case SlidingLog:
+		if b.log == nil {
+			b.log = new(slidingLog)
+		}
+		return b.log
+	default:
+		return &b.tokens
+	}
 }
 
 // keep sets the time at which the bucket is as if nobody had touched it.
-func (b *Bucket) keep(l *Limit, now float64) {
-	b.expires = max(now+min(b.tokens.idle(l, now), idleMicros), min(b.looked, now+idleMicros))
+func (b *Bucket) keep(m meter, l *Limit, now float64) {
+	b.expires = max(now+min(m.idle(l, now), idleMicros), min(b.looked, now+idleMicros))
 }

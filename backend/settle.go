@@ -14,7 +14,7 @@ func Check(takes []Take, dst []Decision) error {
 	for i := range takes {
 		l := &takes[i].Limit
 		switch {
-		case l.Algorithm != TokenBucket && l.Algorithm != LeakyBucket:
+		case l.Algorithm > SlidingLog:
 			return fmt.Errorf("taking: algorithm %d is unknown", l.Algorithm)
 		case l.Requests == 0 || l.Burst == 0 || period(l) == 0:
 			return errors.New("taking: requests, burst or period of the limit is 0")
@@ -63,14 +63,15 @@ func Denied(takes []Take, dst []Decision) bool {
 
 // assess says whether the take could be paid, and changes nothing.
 func (b *Bucket) assess(t *Take, now float64) Decision {
-	view := *b
-	view.open(&t.Limit, now)
-	debt := t.Hits > 0 && (t.Overflow == Debt || (t.Overflow == Auto && view.looked > now))
+	before := *b
+	left := b.open(&t.Limit, now).left(&t.Limit)
+	debt := t.Hits > 0 && (t.Overflow == Debt || (t.Overflow == Auto && b.looked > now))
+	*b = before
 	if t.Hits == 0 && t.Give > 0 {
 		return Decision{OK: true}
 	}
 	need := t.need(debt)
-	return Decision{OK: view.tokens.level >= need-slack(need), Debt: debt}
+	return Decision{OK: left >= need-slack(need), Debt: debt}
 }
 
 // need is the number of tokens that must be there for the take to be OK.
@@ -84,52 +85,46 @@ func (t *Take) need(debt bool) float64 {
 // settle charges the take if the call passes, and completes its decision.
 func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 	l := &t.Limit
-	view := *b
-	view.open(l, now)
+	before := *b
+	m := b.open(l, now)
 	taken := t.Hits > 0 && (d.Debt || (d.OK && !denied))
 	given := t.Give > 0 && (d.Debt || d.OK) && !denied
 	if taken {
-		d.Charged = view.pay(t, d.Debt)
+		hits, most := float64(min(t.Hits, MaxHits)), m.left(l)+l.Capacity()
+		m.take(l, min(hits, most))
+		d.Charged = uint64(min(hits, most+slack(most)))
 	}
 	if given {
-		view.tokens.give(l, float64(min(t.Give, MaxHits)))
+		m.give(l, float64(min(t.Give, MaxHits)))
 	}
-	b.become(&view, t, now, taken || given)
-	d.Level = view.tokens.level
-	d.Full = duration(view.tokens.wait(l, now, float64(l.Burst)))
+	d.Level = m.left(l)
+	d.Full = duration(m.wait(l, now, l.Capacity()))
 	if !d.OK {
-		d.Wait = duration(view.tokens.wait(l, now, min(t.need(d.Debt), float64(l.Burst))))
+		d.Wait = duration(m.wait(l, now, min(t.need(d.Debt), l.Capacity())))
 	}
-}
-
-// become takes over what a take made of the bucket: all of it if tokens changed, else the
-// mark of a look and how long the bucket is kept.
-func (b *Bucket) become(view *Bucket, t *Take, now float64, changed bool) {
 	marked := t.Look() && t.Overflow == Auto
 	if marked {
-		view.looked = max(view.looked, now+period(&t.Limit))
+		b.looked = max(b.looked, now+period(l))
 	}
-	view.keep(&t.Limit, now)
-	switch fresh := b.expires <= now; {
-	case changed, marked && fresh:
-		*b = *view
-	case marked, !t.Look() && !fresh:
-		// The level stays as it was, and a limit that fills more slowly keeps it longer.
-		b.looked, b.expires = view.looked, view.expires
+	b.keep(m, l, now)
+	if !taken && !given {
+		b.revert(&before, t, now, marked)
 	}
 	if b.expires <= now {
 		*b = Bucket{}
 	}
 }
 
-// pay takes the hits and returns how many whole tokens it took.
-func (b *Bucket) pay(t *Take, debt bool) uint64 {
-	hits := float64(min(t.Hits, MaxHits))
-	if !debt {
-		b.tokens.charge(hits)
-		return uint64(hits)
+// revert makes the bucket what it was before a take that took nothing, but for the mark of
+// a look and for how long it is kept: a limit that fills more slowly keeps it longer.
+func (b *Bucket) revert(before *Bucket, t *Take, now float64, marked bool) {
+	looked, expires := b.looked, b.expires
+	fresh := before.expires <= now || before.algorithm != t.Limit.Algorithm
+	if fresh && marked {
+		return
 	}
-	most := b.tokens.level + float64(t.Limit.Burst)
-	b.tokens.owe(&t.Limit, hits)
-	return uint64(min(hits, most+slack(most)))
+	*b = *before
+	if marked || (!t.Look() && !fresh) {
+		b.looked, b.expires = looked, expires
+	}
 }

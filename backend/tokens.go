@@ -2,13 +2,10 @@ package backend
 
 import "math"
 
-// tokens is the state of a token bucket, and of a leaky bucket, which is the same with a
-// smaller capacity. All of it is float64, as Lua has it: microseconds since 1970 and
-// whole tokens are exact below 2^53.
+// tokens is a token bucket; and a leaky bucket, which is one of a small capacity, so that
+// calls pass at an even pace. It takes 48 bytes for each key in memory, 56 in Redis.
 //
-// The tokens come back by the elapsed time and nothing else, and fractions are kept. The
-// bucket's clock never runs back: two clocks that disagree, or a call that comes late,
-// must not fill the same stretch of time twice.
+// The tokens come back by the elapsed time and nothing else, and fractions are kept.
 type tokens struct {
 	// level is the number of tokens at the time at, negative while a debt is owed.
 	level, at float64
@@ -30,25 +27,19 @@ func (s *tokens) open(l *Limit, now float64) {
 		s.top = capacity
 	}
 	s.level = max(min(s.level, capacity), -capacity)
-	switch elapsed := now - s.at; {
-	case elapsed > 0:
+	at := later(s.at, now)
+	if elapsed := at - s.at; elapsed > 0 {
 		s.level = min(s.level+float64(elapsed*float64(l.Requests))/period(l), capacity)
-		s.at = now
-	case elapsed < -maxAhead:
-		s.at = now
 	}
+	s.at = at
 }
 
-// charge takes n tokens that were found to be there.
-func (s *tokens) charge(n float64) { s.level = max(s.level-n, 0) }
+func (s *tokens) left(*Limit) float64 { return s.level }
 
-// owe takes n tokens whether or not they are there, down to minus the capacity.
-func (s *tokens) owe(l *Limit, n float64) { s.level = max(s.level-n, -float64(l.Burst)) }
+func (s *tokens) take(l *Limit, n float64) { s.level = max(s.level-n, -float64(l.Burst)) }
 
-// give puts n tokens back, up to full.
 func (s *tokens) give(l *Limit, n float64) { s.level = min(s.level+n, float64(l.Burst)) }
 
-// wait is the time in microseconds after now at which need tokens will be there.
 func (s *tokens) wait(l *Limit, now, need float64) float64 {
 	missing := need - slack(need)/2 - s.level
 	if missing <= 0 {
@@ -57,9 +48,8 @@ func (s *tokens) wait(l *Limit, now, need float64) float64 {
 	return math.Ceil(float64(missing*period(l))/float64(l.Requests)) + (s.at - now)
 }
 
-// idle is the time in microseconds after now at which the bucket, left alone, is as if
-// nobody had touched it. After a lowering that takes until the highest capacity would be
-// full again: else a raise back would find it full too early.
+// idle lasts, after a lowering, until the highest capacity would be full again: else a
+// raise back would find it full too early.
 func (s *tokens) idle(l *Limit, now float64) float64 {
 	missing := s.top - s.level
 	return math.Ceil(float64(missing*period(l))/float64(l.Requests)) + (s.at - now)

@@ -38,6 +38,7 @@ func headers(r *rlsv3.RateLimitResponse) []string {
 	return all
 }
 
+// R101: Retry-After is at least a second, and no less than the wait.
 func TestHeadersAndBodyOfADenial(t *testing.T) {
 	f := func(opts rls.Options, calls []string, want []string, body string) {
 		t.Helper()

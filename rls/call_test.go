@@ -176,6 +176,7 @@ func TestStatusesTellWhatIsLeftAndWhen(t *testing.T) {
 	})
 }
 
+// R93: no rule is a fast OK; R16: descriptors of any depth are taken.
 func TestCallsWithoutALimitPass(t *testing.T) {
 	timeline(t, shop, rls.Options{}, []step{
 		{0, "nowhere: user=ann", "OK: OK"},

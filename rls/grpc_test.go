@@ -217,6 +217,7 @@ func TestShutdownFinishesCallsAndEndsStreams(t *testing.T) {
 	})
 }
 
+// R94: the decision over HTTP is 200, 429 or 400, and the whole reply.
 func TestJSON(t *testing.T) {
 	s := newService(t, shop, rls.Options{})
 	f := func(body string, code int, want string) {

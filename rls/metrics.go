@@ -79,7 +79,7 @@ type metrics struct {
 	mu  sync.Mutex // over changes of set
 	set atomic.Pointer[ruleSet]
 
-	decisions, hits, near, overflow *prometheus.Desc
+	decisions, hits, near, overflow, rate, burst *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, rules func() *descriptors.Rules, nearRatio float64) *metrics {
@@ -115,6 +115,12 @@ func newMetrics(reg prometheus.Registerer, rules func() *descriptors.Rules, near
 		overflow: prometheus.NewDesc("ratelimit_series_overflow_total",
 			"Descriptors of a rule whose metrics show values that were counted as other, since it has too many values.",
 			[]string{"domain", "rule"}, nil),
+		rate: prometheus.NewDesc("ratelimit_rule_tokens_per_second",
+			"Tokens that come back to a bucket of the rule each second: its limit.",
+			[]string{"domain", "rule"}, nil),
+		burst: prometheus.NewDesc("ratelimit_rule_burst_tokens",
+			"Tokens that a bucket of the rule holds at most.",
+			[]string{"domain", "rule"}, nil),
 	}
 	m.set.Store(&ruleSet{})
 	if reg != nil {
@@ -129,6 +135,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.hits
 	ch <- m.near
 	ch <- m.overflow
+	ch <- m.rate
+	ch <- m.burst
 }
 
 // Collect is part of prometheus.Collector.
@@ -150,6 +158,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range set.counters {
 		if c.values != nil {
 			count(m.overflow, c.values.overflow.Load(), c.domain, c.rule)
+		}
+	}
+	for r := range set.rules.All() {
+		if !r.Unlimited {
+			l := r.Limit
+			rate := float64(l.Requests) / max(l.Period.Seconds(), 1)
+			ch <- prometheus.MustNewConstMetric(m.rate, prometheus.GaugeValue, rate, r.Domain, r.Path)
+			ch <- prometheus.MustNewConstMetric(m.burst, prometheus.GaugeValue, float64(l.Burst), r.Domain, r.Path)
 		}
 	}
 	for _, d := range set.domains {

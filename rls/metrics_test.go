@@ -14,6 +14,8 @@ import (
 	"github.com/sluice-rls/sluice/rls"
 )
 
+// R14, R34, R45, R50, R51: a series for each rule from the start, one for what no rule
+// decided, shadow denials on each call, hits asked apart from hits charged.
 func TestEveryDescriptorCountsOnce(t *testing.T) {
 	const rules = `
 domain: shop
@@ -109,6 +111,28 @@ ratelimit_hits_total{domain="shop",kind="asked",rule="b"} 2
 ratelimit_hits_total{domain="shop",kind="charged",rule="b"} 2
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "ratelimit_hits_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// R106: the limit itself is a metric.
+func TestTheLimitIsAMetric(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	newService(t, "domain: shop\ndescriptors:\n"+
+		"  - {key: a, rate_limit: {unit: minute, requests_per_unit: 30, burst: 7}}\n"+
+		"  - {key: b, rate_limit: {unit: minute, requests_per_unit: 0}}\n"+
+		"  - {key: c, rate_limit: {unlimited: true}}\n", rls.Options{Registerer: reg})
+	want := `
+# HELP ratelimit_rule_burst_tokens Tokens that a bucket of the rule holds at most.
+# TYPE ratelimit_rule_burst_tokens gauge
+ratelimit_rule_burst_tokens{domain="shop",rule="a"} 7
+ratelimit_rule_burst_tokens{domain="shop",rule="b"} 0
+# HELP ratelimit_rule_tokens_per_second Tokens that come back to a bucket of the rule each second: its limit.
+# TYPE ratelimit_rule_tokens_per_second gauge
+ratelimit_rule_tokens_per_second{domain="shop",rule="a"} 0.5
+ratelimit_rule_tokens_per_second{domain="shop",rule="b"} 0
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "ratelimit_rule_burst_tokens", "ratelimit_rule_tokens_per_second"); err != nil {
 		t.Error(err)
 	}
 }

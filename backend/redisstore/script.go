@@ -13,10 +13,24 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-//go:embed take.lua
-var source string
+// The script's files, in their order in the script; main is last, and says what all do.
+var (
+	//go:embed prelude.lua
+	prelude string
+	//go:embed tokens.lua
+	tokens string
+	//go:embed fixed.lua
+	fixed string
+	//go:embed sliding.lua
+	sliding string
+	//go:embed log.lua
+	log string
+	//go:embed take.lua
+	main string
 
-var script = redis.NewScript(source)
+	source = prelude + tokens + fixed + sliding + log + main
+	script = redis.NewScript(source)
+)
 
 const (
 	// headSize and takeSize are the bytes of the script's argument for the call and for
@@ -64,7 +78,7 @@ func appendHead(dst []byte, now int64, partial bool) []byte {
 
 func appendTake(dst []byte, t *backend.Take) []byte {
 	return appendDoubles(dst,
-		float64(t.Limit.Algorithm), float64(t.Limit.Requests), float64(t.Limit.Period.Microseconds()), float64(t.Limit.Burst),
+		float64(t.Limit.Algorithm), float64(t.Limit.Requests), float64(t.Limit.Period.Microseconds()), t.Limit.Capacity(),
 		float64(min(t.Hits, backend.MaxHits)), float64(min(t.Give, backend.MaxHits)), float64(t.Mode), float64(t.Overflow))
 }
 

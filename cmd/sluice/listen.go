@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-rls/sluice/admin"
+	"github.com/sluice-rls/sluice/rls"
+)
+
+// listeners are the addresses of the process: gRPC and some of HTTP.
+type listeners struct {
+	grpc   net.Listener
+	server *rls.Server
+	pages  []*page
+}
+
+// page is one HTTP address.
+type page struct {
+	name     string // for people
+	listener net.Listener
+	server   *http.Server
+}
+
+// listen opens all addresses or none.
+func listen(p *process, service *rls.Service) (*listeners, error) {
+	s := p.settings
+	public := admin.New(admin.Options{
+		Decider:  service,
+		Healthy:  p.health.err,
+		Ready:    p.health.parts,
+		Gatherer: p.registry,
+	})
+	debug := admin.NewDebug(admin.DebugOptions{Rules: p.book.rules, Gatherer: p.registry})
+	l := &listeners{server: p.grpc}
+	network, address := s.GRPCListen()
+	var err error
+	if l.grpc, err = open("GRPC_HOST, GRPC_PORT", network, address); err != nil {
+		return nil, err
+	}
+	type wanted struct {
+		name, settings, address string
+		handler                 http.Handler
+	}
+	pages := []wanted{
+		{"http", "HOST, PORT", s.HTTPAddr(), public},
+		{"debug", "DEBUG_HOST, DEBUG_PORT", s.DebugAddr(), debug},
+	}
+	if s.PrometheusAddr != "" {
+		mux := http.NewServeMux()
+		mux.Handle(s.PrometheusPath, admin.Metrics(p.registry))
+		pages = append(pages, wanted{"metrics", "PROMETHEUS_ADDR", s.PrometheusAddr, mux})
+	}
+	for _, w := range pages {
+		ln, err := open(w.settings, "tcp", w.address)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.pages = append(l.pages, newPage(w.name, ln, w.handler))
+	}
+	return l, nil
+}
+
+func newPage(name string, ln net.Listener, h http.Handler) *page {
+	return &page{name: name, listener: ln, server: &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}}
+}
+
+// open listens, and says on failure which settings name the address.
+func open(settings, network, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(context.Background(), network, address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s (settings %s): %w", address, settings, err)
+	}
+	return ln, nil
+}
+
+// serve starts the servers in group.
+func (l *listeners) serve(group *errgroup.Group) {
+	group.Go(func() error { return l.server.Serve(l.grpc) })
+	for _, p := range l.pages {
+		group.Go(func() error {
+			if err := p.server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serving %s: %w", p.name, err)
+			}
+			return nil
+		})
+	}
+}
+
+// shutdown ends the HTTP servers; gRPC ends by itself.
+func (l *listeners) shutdown(ctx context.Context) {
+	for _, p := range l.pages {
+		if p.server.Shutdown(ctx) != nil {
+			_ = p.server.Close()
+		}
+	}
+}
+
+// close closes what has been opened and not served.
+func (l *listeners) close() {
+	_ = l.grpc.Close()
+	for _, p := range l.pages {
+		_ = p.listener.Close()
+	}
+}
+
+// greet tells a person what was loaded, where the process listens and what to try.
+func (p *process) greet(w io.Writer) {
+	rules := p.book.rules()
+	from := "the built-in example"
+	if path, examples := p.settings.RulesPath(); !examples {
+		from = path
+	}
+	_, _ = fmt.Fprintf(w, "sluice %s: %s in %s from %s, buckets in %s\n", versionText(),
+		plural(rules.Len(), "rule"), plural(len(rules.Domains()), "domain"), from, p.store.place)
+	_, _ = fmt.Fprintf(w, "  gRPC %s", p.ears.grpc.Addr())
+	for _, page := range p.ears.pages {
+		_, _ = fmt.Fprintf(w, ", %s %s", page.name, page.listener.Addr())
+	}
+	_, _ = fmt.Fprintln(w)
+	if _, examples := p.settings.RulesPath(); examples {
+		_, _ = fmt.Fprintln(w, `  try: go run ./cmd/sluice try -domain edge api_key=shop-a "route=POST /orders"`)
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-rls/sluice/config"
+	"github.com/sluice-rls/sluice/rls"
+)
+
+// serve is the service, until a signal ends it.
+func serve(ctx context.Context, args []string, e env) int {
+	settings, warnings, err := config.Parse(args, e.lookup)
+	if errors.Is(err, flag.ErrHelp) {
+		config.Usage(e.stdout)
+		return exitOK
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
+		return exitUsage
+	}
+	log := newLogger(settings, e.stderr)
+	for _, w := range warnings {
+		log.Warn("settings", slog.String("warning", w))
+	}
+	p, err := newProcess(settings, log) //nolint:contextcheck // a stream's context is its own
+	if err != nil {
+		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
+		return exitError
+	}
+	p.greet(e.stderr)
+	if err := p.run(ctx, e); err != nil {
+		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
+		return exitError
+	}
+	return exitOK
+}
+
+// process is everything that serves, put together.
+type process struct {
+	settings config.Settings
+	log      *slog.Logger
+	registry *prometheus.Registry
+	book     *rulebook
+	folder   *config.Folder // nil with the built-in rules
+	store    *store
+	health   *health
+	grpc     *rls.Server
+	ears     *listeners
+}
+
+// newProcess puts the process together and listens; nothing is answered before run.
+func newProcess(s config.Settings, log *slog.Logger) (*process, error) {
+	p := &process{settings: s, log: log, registry: prometheus.NewRegistry()}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	var err error
+	if p.store, err = openStore(s, log, p.registry); err != nil {
+		return nil, err
+	}
+	p.book = newRulebook(s, log, p.registry)
+	service := rls.New(p.store, p.book.rules, serviceOptions(s, log, p.registry))
+	p.grpc = rls.NewServer(service, rls.ServerOptions{
+		MaxConnectionAge:      s.GRPCMaxConnectionAge,
+		MaxConnectionAgeGrace: s.GRPCMaxConnectionAgeGrace,
+	})
+	p.health = &health{tell: p.grpc.SetServing, store: p.store.ready}
+	p.book.health = p.health.setRules
+	if err := p.loadRules(); err != nil {
+		p.store.close()
+		return nil, err
+	}
+	if p.ears, err = listen(p, service); err != nil {
+		p.store.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// loadRules loads the rules for the first time, so that the first call finds them.
+func (p *process) loadRules() error {
+	path, examples := p.settings.RulesPath()
+	if examples {
+		return p.book.loadExamples()
+	}
+	o := p.settings.FolderOptions()
+	o.Log = p.log
+	p.folder = config.NewFolder(path, o)
+	files, err := p.folder.Read()
+	p.book.apply(files, err)
+	return nil
+}
+
+func serviceOptions(s config.Settings, log *slog.Logger, reg prometheus.Registerer) rls.Options {
+	o := rls.Options{
+		Logger:            log,
+		Registerer:        reg,
+		Shadow:            s.ShadowMode,
+		Quota:             s.QuotaMode,
+		DynamicMetadata:   s.ResponseDynamicMetadata,
+		NearLimitRatio:    s.NearLimitRatio,
+		OverrideAlgorithm: algorithms[s.DefaultAlgorithm],
+	}
+	if s.LimitResponseHeadersEnabled {
+		o.Headers = &rls.HeaderNames{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
+	}
+	return o
+}
+
+func buildInfo() prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "ratelimit_build_info",
+		Help: "Always 1; the label is the version of the program.",
+	}, []string{"version"})
+	info.WithLabelValues(versionText()).Set(1)
+	return info
+}
+
+// run serves until a signal, the end of ctx or a failure, and shuts down.
+func (p *process) run(ctx context.Context, e env) error {
+	signals := make(chan os.Signal, 4)
+	defer e.notify(signals)()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reload := make(chan struct{}, 1)
+
+	group, ctx := errgroup.WithContext(ctx)
+	p.ears.serve(group)
+	group.Go(func() error { return p.store.run(ctx) })
+	if p.folder != nil {
+		group.Go(func() error { return p.book.watch(ctx, p.folder, reload) })
+	}
+	group.Go(func() error {
+		defer cancel()
+		p.await(ctx, signals, reload)
+		p.shutdown(context.WithoutCancel(ctx), signals)
+		return nil
+	})
+	err := group.Wait()
+	p.store.close()
+	if err == nil || errors.Is(err, context.Canceled) {
+		p.log.Info("stopped")
+		return nil
+	}
+	return err
+}
+
+// await returns when it is time to stop, passing on the wishes to reload until then.
+func (p *process) await(ctx context.Context, signals <-chan os.Signal, reload chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				p.log.Info("shutting down", slog.String("signal", sig.String()))
+				return
+			}
+			select {
+			case reload <- struct{}{}:
+			default: // one is waiting already
+			}
+		}
+	}
+}
+
+// shutdown ends the serving in the order that loses no call: health tells Envoy to stay
+// away, then Envoy has DRAIN_DELAY to notice, then connections are told to go and calls
+// in flight finish. SHUTDOWN_TIMEOUT from its beginning everything is cut; a second
+// signal cuts at once.
+func (p *process) shutdown(ctx context.Context, signals <-chan os.Signal) {
+	ctx, cancel := context.WithTimeout(ctx, p.settings.ShutdownTimeout)
+	defer cancel()
+	p.health.drain()
+	delay := time.NewTimer(p.settings.DrainDelay)
+	defer delay.Stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-delay.C:
+		case <-ctx.Done():
+		}
+		p.grpc.Shutdown(ctx)
+		p.ears.shutdown(ctx)
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				p.log.Warn("cutting the calls in flight", slog.String("signal", sig.String()))
+				cancel()
+			}
+		}
+	}
+}
