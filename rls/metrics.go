@@ -39,16 +39,23 @@ var reasons = [numReasons]struct{ decision, reason string }{
 
 type ruleName struct{ domain, rule string }
 
-// ruleCounters count for one rule. They outlive a reload: the next rules take over
-// those of the rules that stay, by domain and path.
-type ruleCounters struct {
-	ruleName
+// counters count what became of the descriptors of one label.
+type counters struct {
 	decisions [numReasons]atomic.Uint64
 	asked     atomic.Uint64 // hits
 	charged   atomic.Uint64 // hits
 	near      atomic.Uint64 // hits
+}
+
+// ruleCounters are the counters of one rule, or of rules that come to one label. They
+// outlive a reload: the next rules take over those of the rules that stay, by domain and
+// path.
+type ruleCounters struct {
+	ruleName
+	*counters
 	// values, if not nil, has the counters that are counted with in place of these.
 	values *valueSeries
+	limit  *backend.Limit // nil: unlimited
 }
 
 // domainCounters count what no rule decided.
@@ -155,17 +162,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count(m.hits, t.charged, t.domain, t.rule, "charged")
 		count(m.near, t.near, t.domain, t.rule)
 	}
-	for _, c := range set.counters {
+	for _, c := range set.byName {
 		if c.values != nil {
 			count(m.overflow, c.values.overflow.Load(), c.domain, c.rule)
 		}
-	}
-	for r := range set.rules.All() {
-		if !r.Unlimited {
-			l := r.Limit
-			rate := float64(l.Requests) / max(l.Period.Seconds(), 1)
-			ch <- prometheus.MustNewConstMetric(m.rate, prometheus.GaugeValue, rate, r.Domain, r.Path)
-			ch <- prometheus.MustNewConstMetric(m.burst, prometheus.GaugeValue, float64(l.Burst), r.Domain, r.Path)
+		if l := c.limit; l != nil {
+			ch <- prometheus.MustNewConstMetric(m.rate, prometheus.GaugeValue, float64(l.Requests)/max(l.Period.Seconds(), 1), c.domain, c.rule)
+			ch <- prometheus.MustNewConstMetric(m.burst, prometheus.GaugeValue, float64(l.Burst), c.domain, c.rule)
 		}
 	}
 	for _, d := range set.domains {
@@ -204,14 +207,9 @@ func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
 	}
 	for r := range rules.All() {
 		name := ruleName{r.Domain, r.Path}
-		c := old.byName[name]
+		c := set.byName[name]
 		if c == nil {
-			c = &ruleCounters{ruleName: name}
-		}
-		if r.PerValueMetric && c.values == nil {
-			c = &ruleCounters{ruleName: name, values: newValueSeries(name)}
-		} else if !r.PerValueMetric && c.values != nil {
-			c = &ruleCounters{ruleName: name}
+			c = old.byName[name].forRule(r)
 		}
 		set.counters[r.ID], set.byName[name] = c, c
 	}
@@ -223,6 +221,24 @@ func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
 		set.domains[name] = d
 	}
 	return set
+}
+
+// forRule gives the counters c of a rule's forerunner, or nil, in the form that the rule
+// needs now: it keeps counting where that one was.
+func (c *ruleCounters) forRule(r *descriptors.Rule) *ruleCounters {
+	name := ruleName{r.Domain, r.Path}
+	if c == nil || (c.values != nil) != r.PerValueMetric {
+		c = &ruleCounters{counters: new(counters), ruleName: name}
+		if r.PerValueMetric {
+			c.values = newValueSeries(name)
+		}
+	}
+	now := *c
+	now.limit = nil
+	if !r.Unlimited {
+		now.limit = &r.Limit
+	}
+	return &now
 }
 
 // of gives the counters of a rule, which may be of rules that a reload has just

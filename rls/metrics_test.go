@@ -197,3 +197,24 @@ descriptors:
 		t.Errorf("a series above the bound: %v", n)
 	}
 }
+
+// Two rules whose paths read alike have one series with the sum of both.
+func TestRulesThatReadAlikeShareASeries(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	s := newService(t, "domain: shop\ndescriptors:\n"+
+		"  - {key: 'a=b', rate_limit: {unit: hour, requests_per_unit: 30}}\n"+
+		"  - {key: a, value: b, rate_limit: {unit: hour, requests_per_unit: 10}}\n", rls.Options{Registerer: reg})
+	data := rawRequest("shop", 0, [][]string{{"a=b", "x"}, {"a", "b"}}, -1)
+	if _, err := s.Decide(t.Context(), data); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+# HELP ratelimit_hits_total Hits asked of a rule, and hits that its buckets were charged.
+# TYPE ratelimit_hits_total counter
+ratelimit_hits_total{domain="shop",kind="asked",rule="a=b"} 2
+ratelimit_hits_total{domain="shop",kind="charged",rule="a=b"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "ratelimit_hits_total"); err != nil {
+		t.Error(err)
+	}
+}

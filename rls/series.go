@@ -23,7 +23,7 @@ type valueSeries struct {
 
 func newValueSeries(name ruleName) *valueSeries {
 	name.rule += " other"
-	return &valueSeries{other: &ruleCounters{ruleName: name}, byLabel: make(map[string]*ruleCounters)}
+	return &valueSeries{other: &ruleCounters{ruleName: name, counters: new(counters)}, byLabel: make(map[string]*ruleCounters)}
 }
 
 // of gives the counters for the entries of a request. label is scratch that it returns
@@ -50,7 +50,7 @@ func (v *valueSeries) of(r *descriptors.Rule, entries []descriptors.Entry, label
 		v.overflow.Add(1)
 		return v.other, label
 	}
-	c = &ruleCounters{ruleName: ruleName{r.Domain, string(label)}}
+	c = &ruleCounters{ruleName: ruleName{r.Domain, string(label)}, counters: new(counters)}
 	v.byLabel[string(label)] = c
 	return c, label
 }
@@ -84,10 +84,11 @@ func (t *tally) add(c *ruleCounters) {
 	t.near += c.near.Load()
 }
 
-// tallies reads all counters of the set, each label once.
+// tallies reads all counters of the set, each label once. The counters are those of
+// byName, where rules that come to one label share theirs.
 func (set *ruleSet) tallies() []*tally {
-	all := make([]*tally, 0, len(set.counters))
-	byName := make(map[ruleName]*tally, len(set.counters))
+	all := make([]*tally, 0, len(set.byName))
+	byName := make(map[ruleName]*tally, len(set.byName))
 	add := func(c *ruleCounters) {
 		t := byName[c.ruleName]
 		if t == nil {
@@ -97,7 +98,7 @@ func (set *ruleSet) tallies() []*tally {
 		}
 		t.add(c)
 	}
-	for _, c := range set.counters {
+	for _, c := range set.byName {
 		if c.values == nil {
 			add(c)
 		} else {
