@@ -1,11 +1,3 @@
-// Package backend holds what a rate limit is made of once the rules have been
-// matched: a Limit, the Takes that one call asks of its buckets, the Decisions
-// that come back, and the arithmetic of a bucket as pure functions of a state, a
-// limit and a time.
-//
-// The arithmetic here is the specification: the Lua script of redisstore is fuzzed
-// against it. Nothing here knows gRPC, YAML, Redis or files. The stores live in
-// sub-packages (memstore, redisstore) and pass one suite (storetest).
 package backend
 
 import (

@@ -62,9 +62,9 @@ func (l *Limit) Capacity() float64 {
 // of redisstore do the same operations in the same order; a product that is added to
 // something stands in float64(), so that no processor fuses the two.
 type meter interface {
-	// open brings the state to now; the zero state is one that nobody has touched. All
-	// other methods are of an open state.
-	open(l *Limit, now float64)
+	// open brings the state to now, and reports whether its clock was set back for that; the
+	// zero state is one that nobody has touched. All other methods are of an open state.
+	open(l *Limit, now float64) (back bool)
 	// left is the number of tokens, negative while a debt is owed.
 	left(l *Limit) float64
 	// take takes n tokens, down to minus the capacity.
@@ -101,15 +101,14 @@ type Bucket struct {
 // is one.
 func (b *Bucket) Expires() int64 { return int64(b.expires) }
 
-// open brings the bucket to now and returns its meter. A bucket whose time is over starts
+// open brings the bucket to now, and returns its meter and what that said. A bucket whose time is over starts
 // afresh, and so does one of another algorithm: callers give that another key.
-func (b *Bucket) open(l *Limit, now float64) meter {
+func (b *Bucket) open(l *Limit, now float64) (m meter, back bool) {
 	if b.expires <= now || b.algorithm != l.Algorithm {
 		*b = Bucket{algorithm: l.Algorithm}
 	}
-	m := b.meter()
-	m.open(l, now)
-	return m
+	m = b.meter()
+	return m, m.open(l, now)
 }
 
 // meter is the one place that knows all algorithms, with the table of take.lua.

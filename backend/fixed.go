@@ -14,12 +14,14 @@ type fixedWindow struct {
 	at, used float64
 }
 
-func (s *fixedWindow) open(l *Limit, now float64) {
+func (s *fixedWindow) open(l *Limit, now float64) (back bool) {
 	at := later(s.at, now)
+	back = at < s.at
 	if window(l, at) > window(l, s.at) {
 		s.used = 0
 	}
 	s.at = at
+	return back
 }
 
 func (s *fixedWindow) left(l *Limit) float64 { return remains(l, s.used) }

@@ -28,12 +28,13 @@ type entry struct {
 	before, after float64
 }
 
-func (s *slidingLog) open(l *Limit, now float64) {
+func (s *slidingLog) open(l *Limit, now float64) (back bool) {
 	s.at = now
 	if n := len(s.entries); n > 0 {
 		newest := s.entries[n-1].at
 		if s.at = later(newest, now); s.at < newest {
 			s.collapse()
+			back = true
 		}
 	}
 	live := s.live()
@@ -41,6 +42,7 @@ func (s *slidingLog) open(l *Limit, now float64) {
 	if s.gone > len(s.entries)/2 {
 		s.entries, s.gone = slices.Delete(s.entries, 0, s.gone), 0
 	}
+	return back
 }
 
 // collapse has the entries that a clock left in the future, before it was set back, taken

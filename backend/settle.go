@@ -64,7 +64,8 @@ func Denied(takes []Take, dst []Decision) bool {
 // assess says whether the take could be paid, and changes nothing.
 func (b *Bucket) assess(t *Take, now float64) Decision {
 	before := *b
-	left := b.open(&t.Limit, now).left(&t.Limit)
+	m, _ := b.open(&t.Limit, now)
+	left := m.left(&t.Limit)
 	debt := t.Hits > 0 && (t.Overflow == Debt || (t.Overflow == Auto && b.looked > now))
 	*b = before
 	if t.Hits == 0 && t.Give > 0 {
@@ -86,7 +87,7 @@ func (t *Take) need(debt bool) float64 {
 func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 	l := &t.Limit
 	before := *b
-	m := b.open(l, now)
+	m, back := b.open(l, now)
 	taken := t.Hits > 0 && (d.Debt || (d.OK && !denied))
 	given := t.Give > 0 && (d.Debt || d.OK) && !denied
 	if taken {
@@ -107,7 +108,7 @@ func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 		b.looked = max(b.looked, now+period(l))
 	}
 	b.keep(m, l, now)
-	if !taken && !given {
+	if !taken && !given && !back {
 		b.revert(&before, t, now, marked)
 	}
 	if b.expires <= now {

@@ -3,6 +3,7 @@ package backend_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,23 +60,54 @@ func TestNeverMoreThanTheBucket(t *testing.T) {
 	}
 }
 
+// TestNeverMoreInAPeriod has random calls of a sliding log: in any period at most the
+// limit.
+func TestNeverMoreInAPeriod(t *testing.T) {
+	limit := backend.Limit{Algorithm: backend.SlidingLog, Requests: 20, Period: time.Second, Burst: 20}
+	type charge struct{ at, hits int64 }
+	source := rand.New(rand.NewPCG(6, 7))
+	var bucket backend.Bucket
+	var last []charge
+	now, total := int64(start), int64(0)
+	for range 20_000 {
+		now += source.Int64N(60_000)
+		got := settle(&bucket, backend.Take{Limit: limit, Hits: 1 + source.Uint64N(4)}, now)
+		last = slices.DeleteFunc(last, func(c charge) bool { return c.at <= now-limit.Period.Microseconds() })
+		last = append(last, charge{now, int64(got.Charged)})
+		sum := int64(0)
+		for _, c := range last {
+			sum += c.hits
+		}
+		if sum > 20 || int64(got.Level) != 20-sum {
+			t.Fatalf("%d tokens charged within a second and a level of %v, want 20 at most, and the rest", sum, got.Level)
+		}
+		total += int64(got.Charged)
+	}
+	if seconds := (now - start) / 1_000_000; total < 15*seconds {
+		t.Errorf("%d tokens charged in %d seconds, want nearly 20 a second", total, seconds)
+	}
+}
+
 // TestChangesMakeNoTokens lets the limit change at each call, as it does while old and new
 // rules are in force side by side.
 func TestChangesMakeNoTokens(t *testing.T) {
 	source := rand.New(rand.NewPCG(2, 3))
-	for range 200 {
+	for round := range 500 {
 		var bucket backend.Bucket
 		sum, most := 0.0, 0.0
-		for range 500 {
-			limit := backend.Limit{Requests: 1, Period: 3650 * day, Burst: 1 + source.Uint64N(1000)}
-			most = max(most, float64(limit.Burst))
-			hits := 1 + source.Uint64N(limit.Burst)
+		for range 200 {
+			capacity := 1 + source.Uint64N(1000)
+			limit := backend.Limit{
+				Algorithm: backend.Algorithm(round % 5), Requests: capacity, Period: 100 * 365 * day, Burst: capacity,
+			}
+			most = max(most, float64(capacity))
+			hits := 1 + source.Uint64N(capacity)
 			if source.IntN(3) > 0 {
 				hits = 1
 			}
 			sum += float64(settle(&bucket, backend.Take{Limit: limit, Hits: hits}, start).Charged)
 			if sum > most {
-				t.Fatalf("%v tokens charged of a bucket that never held more than %v", sum, most)
+				t.Fatalf("algorithm %d: %v tokens charged of a bucket that never held more than %v", limit.Algorithm, sum, most)
 			}
 		}
 	}
@@ -90,9 +122,11 @@ func TestExpiredEqualsFresh(t *testing.T) {
 		{Requests: 1, Period: 365 * day, Burst: 2},
 	}
 	live := 0
-	for range 5000 {
+	for round := range 10_000 {
+		limit := limits[source.IntN(len(limits))]
+		limit.Algorithm = backend.Algorithm(round % 5)
 		var bucket backend.Bucket
-		now, limit := int64(start), limits[source.IntN(len(limits))]
+		now := int64(start)
 		for range 1 + source.IntN(5) {
 			now += source.Int64N(3_000_000)
 			settle(&bucket, backend.Take{
@@ -104,15 +138,35 @@ func TestExpiredEqualsFresh(t *testing.T) {
 			continue
 		}
 		live++
-		end := backend.Take{Limit: limit, Hits: limit.Burst, Overflow: backend.Auto}
+		end := backend.Take{Limit: limit, Hits: uint64(limit.Capacity()), Overflow: backend.Auto}
 		at, fresh := bucket.Expires(), backend.Bucket{}
 		got, want := settle(&bucket, end, at), settle(&fresh, end, at)
 		if got != want {
-			t.Fatalf("at the end of a bucket: %+v, want %+v as of a fresh one", got, want)
+			t.Fatalf("at the end of a bucket of algorithm %d: %+v, want %+v as of a fresh one", limit.Algorithm, got, want)
 		}
 	}
-	if live < 1000 {
-		t.Errorf("%d buckets of 5000 were live: the test shows nothing", live)
+	if live < 5000 {
+		t.Errorf("%d buckets of 10,000 were live: the test shows nothing", live)
+	}
+}
+
+// TestAnotherAlgorithm has a bucket whose rule changed its algorithm and not its key.
+func TestAnotherAlgorithm(t *testing.T) {
+	limit := backend.Limit{Requests: 10, Period: time.Second, Burst: 10}
+	for from := range backend.SlidingLog + 1 {
+		for to := range backend.SlidingLog + 1 {
+			var bucket backend.Bucket
+			limit.Algorithm = from
+			settle(&bucket, backend.Take{Limit: limit, Hits: 4}, start)
+			limit.Algorithm = to
+			want := 10.0
+			if from == to {
+				want = 6
+			}
+			if got := settle(&bucket, backend.Take{Limit: limit, Hits: 11}, start); got.Level != want {
+				t.Errorf("algorithm %d after %d: a level of %v, want %v", to, from, got.Level, want)
+			}
+		}
 	}
 }
 
@@ -177,13 +231,19 @@ func TestLongTimes(t *testing.T) {
 }
 
 func TestSettleAllocations(t *testing.T) {
-	limit := backend.Limit{Requests: 10, Period: time.Second, Burst: 10}
-	takes, dst := []backend.Take{{Limit: limit, Hits: 1}, {Limit: limit, Hits: 20, Overflow: backend.Debt}}, make([]backend.Decision, 2)
-	buckets, now := []*backend.Bucket{{}, {}}, int64(start)
-	if n := testing.AllocsPerRun(1000, func() {
-		now += 1000
-		backend.Settle(takes, buckets, now, dst)
-	}); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
+	for algorithm := range backend.SlidingLog + 1 {
+		limit := backend.Limit{Algorithm: algorithm, Requests: 10, Period: time.Second, Burst: 10}
+		takes, dst := []backend.Take{{Limit: limit, Hits: 1}, {Limit: limit, Hits: 20, Overflow: backend.Debt}}, make([]backend.Decision, 2)
+		buckets, now := []*backend.Bucket{{}, {}}, int64(start)
+		call := func() {
+			now += 1000
+			backend.Settle(takes, buckets, now, dst)
+		}
+		for range 1000 {
+			call() // a log has grown to its size then
+		}
+		if n := testing.AllocsPerRun(1000, call); n != 0 {
+			t.Errorf("algorithm %d: %v allocations, want 0", algorithm, n)
+		}
 	}
 }

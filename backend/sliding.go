@@ -17,8 +17,9 @@ type slidingWindow struct {
 	at, current, previous float64
 }
 
-func (s *slidingWindow) open(l *Limit, now float64) {
+func (s *slidingWindow) open(l *Limit, now float64) (back bool) {
 	at := later(s.at, now)
+	back = at < s.at
 	switch passed := window(l, at) - window(l, s.at); {
 	case passed == 1:
 		s.current, s.previous = 0, s.current
@@ -26,6 +27,7 @@ func (s *slidingWindow) open(l *Limit, now float64) {
 		s.current, s.previous = 0, 0
 	}
 	s.at = at
+	return back
 }
 
 // weight is the part of the window before that lies within the last period.

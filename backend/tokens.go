@@ -16,22 +16,23 @@ type tokens struct {
 }
 
 // open brings the bucket to now. One that nobody touched is full.
-func (s *tokens) open(l *Limit, now float64) {
+func (s *tokens) open(l *Limit, now float64) (back bool) {
 	capacity := float64(l.Burst)
 	if s.top == 0 {
 		*s = tokens{level: capacity, at: now, top: capacity}
-		return
+		return false
 	}
 	if capacity > s.top {
 		s.level += capacity - s.top
 		s.top = capacity
 	}
 	s.level = max(min(s.level, capacity), -capacity)
-	at := later(s.at, now)
-	if elapsed := at - s.at; elapsed > 0 {
+	elapsed := later(s.at, now) - s.at
+	if elapsed > 0 {
 		s.level = min(s.level+float64(elapsed*float64(l.Requests))/period(l), capacity)
 	}
-	s.at = at
+	s.at += elapsed
+	return elapsed < 0
 }
 
 func (s *tokens) left(*Limit) float64 { return s.level }

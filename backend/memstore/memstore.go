@@ -41,7 +41,8 @@ const (
 // Options are the settings of a Store; their zero values are the defaults.
 type Options struct {
 	// MaxBuckets bounds the number of buckets kept at once; 1,000,000 if 0. A bucket takes
-	// about 200 bytes and its key.
+	// about 250 bytes and its key, and a
+	// sliding log 24 for each token of its limit that was taken.
 	MaxBuckets int
 	// Now is the clock; time.Now if nil. It is read once a call, and a wall clock that is
 	// set does not matter as long as the times have a monotonic reading.

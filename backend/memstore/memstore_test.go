@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -178,6 +179,26 @@ func TestTakeAllocations(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%v allocations for a call of %d known buckets, want 0", got, len(takes))
 		}
+	}
+}
+
+// TestMemory holds the store to the bytes for each bucket that Options states.
+func TestMemory(t *testing.T) {
+	const buckets = 200_000
+	store := memstore.New(memstore.Options{})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range buckets {
+		take(t, store, perDay(fmt.Sprintf("{4:edge}:%020d", i), 10, 10)) // 29 bytes
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if store.Len() != buckets {
+		t.Fatalf("Len() = %d, want %d", store.Len(), buckets)
+	}
+	if got := int(after.HeapAlloc-before.HeapAlloc) / buckets; got < 100 || got > 250+32 {
+		t.Errorf("%d bytes for each bucket, want about 250 and its key", got)
 	}
 }
 

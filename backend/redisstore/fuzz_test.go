@@ -23,7 +23,7 @@ func FuzzTake(f *testing.F) {
 		f.Add(noise(uint64(seed), 40))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := newDuel(t, addr)
+		d := newDuel(t, addr, len(data) > 0 && data[0]%2 == 0)
 		for len(data) >= stepSize {
 			d.step(data[:stepSize])
 			data = data[stepSize:]
@@ -31,13 +31,14 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// TestTakeAsInGo is FuzzTake with 20,000 calls that are the same each time.
+// TestTakeAsInGo is FuzzTake with 25,000 calls that are the same each time.
 func TestTakeAsInGo(t *testing.T) {
+	t.Parallel()
 	addr, _ := proc.Redis(t)
-	const rounds, steps = 50, 400
+	const rounds, steps = 125, 200
 	taken, denied := 0, 0
 	for seed := range rounds {
-		d := newDuel(t, addr)
+		d := newDuel(t, addr, seed%2 == 0)
 		data := noise(uint64(seed)+1000, steps)
 		for ; len(data) > 0 && !t.Failed(); data = data[stepSize:] {
 			d.step(data[:stepSize])
@@ -60,7 +61,8 @@ func noise(seed uint64, steps int) []byte {
 }
 
 const (
-	duelKeys = 3
+	duelKeys   = 3
+	algorithms = int(backend.SlidingLog) + 1
 	// stepSize is the bytes of one call: 4 for the call, 16 for each of up to three takes.
 	stepSize = 4 + 16*duelKeys
 )
@@ -72,16 +74,19 @@ type duel struct {
 	client *redis.Client
 	prefix string
 	now    int64
-	bucket [duelKeys]backend.Bucket
+	bucket [duelKeys][algorithms]backend.Bucket
+	limit  [duelKeys][algorithms]backend.Limit
+	// calm duels stay within a few periods, so that buckets have a past.
+	calm bool
 	// taken and denied count the takes that charged, and that were not OK.
 	taken, denied int
 }
 
-func newDuel(t *testing.T, addr string) *duel {
+func newDuel(t *testing.T, addr string, calm bool) *duel {
 	t.Helper()
 	prefix := fmt.Sprintf("duel-%d:", rand.Uint64())
 	d := &duel{
-		T: t, prefix: prefix, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
+		T: t, calm: calm, prefix: prefix, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
 		store:  open(t, redisstore.Options{Addrs: []string{addr}, KeyPrefix: prefix, PoolSize: 1}),
 		client: redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, PoolSize: 1}),
 	}
@@ -99,8 +104,16 @@ func (d *duel) step(data []byte) {
 	var buckets []*backend.Bucket
 	for i := range duelKeys {
 		if part := data[4+16*i : 4+16*(i+1)]; i == int(data[0])%duelKeys || data[3]>>i&1 == 1 {
-			takes = append(takes, takeOf(part, fmt.Appendf(nil, "k%d", i)))
-			buckets = append(buckets, &d.bucket[i])
+			algorithm := int(part[13]) % algorithms
+			take := takeOf(part, fmt.Appendf(nil, "k%d-%d", i, algorithm))
+			take.Limit.Algorithm = backend.Algorithm(algorithm)
+			if limit := &d.limit[i][algorithm]; limit.Requests == 0 || part[14]%8 == 0 {
+				*limit = take.Limit
+			}
+			take.Limit = d.limit[i][algorithm]
+			take.Hits = hitsOf(part, take.Limit)
+			takes = append(takes, take)
+			buckets = append(buckets, &d.bucket[i][algorithm])
 		}
 	}
 	want, got := make([]backend.Decision, len(takes)), make([]backend.Decision, len(takes))
@@ -116,7 +129,7 @@ func (d *duel) step(data []byte) {
 		if w != g {
 			d.Errorf("take %d of %+v: Lua %+v, want as in Go %+v", i, takes, g, w)
 		}
-		if w.Level > float64(takes[i].Limit.Burst) || w.Level < -float64(takes[i].Limit.Burst) {
+		if most := takes[i].Limit.Capacity(); w.Level > most || w.Level < -most-1e-6 {
 			d.Errorf("take %d of %+v: level %v is beyond the capacity", i, takes, w.Level)
 		}
 		if w.Charged > 0 {
@@ -134,6 +147,12 @@ func (d *duel) move(kind, amount byte) {
 		0, 0, time.Microsecond, 100 * time.Microsecond, 10 * time.Millisecond, time.Second,
 		time.Minute, time.Hour, 24 * time.Hour, -time.Millisecond, -time.Second, -time.Hour,
 	}
+	if d.calm {
+		units = []time.Duration{
+			0, 0, time.Microsecond, 100 * time.Microsecond, 10 * time.Millisecond, 100 * time.Millisecond,
+			300 * time.Millisecond, time.Second, time.Minute, -time.Millisecond, -100 * time.Millisecond, -20 * time.Second,
+		}
+	}
 	d.now += units[int(kind)%len(units)].Microseconds() * int64(amount) / 16
 }
 
@@ -141,13 +160,16 @@ func (d *duel) move(kind, amount byte) {
 // expires by its own.
 func (d *duel) expire() {
 	for i := range d.bucket {
-		if at := d.bucket[i].Expires(); at == 0 || at > d.now {
-			continue
+		for algorithm := range d.bucket[i] {
+			bucket := &d.bucket[i][algorithm]
+			if at := bucket.Expires(); at == 0 || at > d.now {
+				continue
+			}
+			if err := d.client.Del(d.Context(), fmt.Sprintf("%srl1:k%d-%d", d.prefix, i, algorithm)).Err(); err != nil {
+				d.Fatal(err)
+			}
+			*bucket = backend.Bucket{} // also if the clock is set back
 		}
-		if err := d.client.Del(d.Context(), fmt.Sprintf("%srl1:k%d", d.prefix, i)).Err(); err != nil {
-			d.Fatal(err)
-		}
-		d.bucket[i] = backend.Bucket{} // also if the clock is set back
 	}
 }
 
@@ -166,24 +188,36 @@ func takeOf(data []byte, key []byte) backend.Take {
 		Overflow: backend.Overflow(data[4] % 3),
 	}
 	some := uint64(binary.LittleEndian.Uint32(data[5:]))
-	if data[9]%4 > 0 { // mostly, the limit stays within the reach of the hits
+	switch data[9] % 4 { // mostly, the limit stays within the reach of the hits
+	case 0, 1:
 		t.Limit.Requests, t.Limit.Burst = 1+some%1000, 1+uint64(data[2])
-	}
-	switch b := t.Limit.Burst; data[10] % 12 {
-	case 0:
-	case 1:
-		t.Hits = b
 	case 2:
-		t.Hits = b + 1
-	case 3:
-		t.Hits = some
-	case 4:
-		t.Hits = 1 << (some % 64)
-	default:
-		t.Hits = 1 + some%(b/3+1)
+		t.Limit.Requests, t.Limit.Burst = 1+some%6, 1+uint64(data[2])%6
 	}
-	if data[11]%4 == 0 {
+	switch data[11] % 8 {
+	case 0:
 		t.Give = 1 + some>>(data[12]%32)
+	case 1:
+		t.Give = 1 + uint64(data[12]%4)
 	}
 	return t
+}
+
+// hitsOf makes the hits of a take: often what there may be, sometimes far more.
+func hitsOf(data []byte, limit backend.Limit) uint64 {
+	some := uint64(binary.LittleEndian.Uint32(data[5:]))
+	switch b := uint64(limit.Capacity()); data[10] % 12 {
+	case 0:
+		return 0
+	case 1:
+		return b
+	case 2:
+		return b + 1
+	case 3:
+		return some
+	case 4:
+		return 1 << (some % 64)
+	default:
+		return 1 + some%(b/3+1)
+	}
 }

@@ -7,79 +7,98 @@
 --
 -- take and give change the set at once, so that nothing is left to save but its end.
 local function log()
-  local m = {}
+  local function text(at)
+    return string.format('%.0f', at)
+  end
 
   local function add(key, at, before, after)
     call('ZADD', key, at, pack('<dd', before, after))
   end
 
-  -- entry returns time, before, after and member of the entry at a rank; nothing for the
-  -- mark, and where there is none.
+  local function remove(key, before, after)
+    call('ZREM', key, pack('<dd', before, after))
+  end
+
+  -- entry returns time, before and after of the entry at a rank; nothing for the mark, and
+  -- where there is none.
   local function entry(key, rank)
     local e = call('ZRANGE', key, rank, rank, 'WITHSCORES')
     local at = tonumber(e[2])
     if not at or at < 0 then return nil end
-    local before, after = unpack('<dd', e[1])
-    return at, before, after, e[1]
+    return at, unpack('<dd', e[1])
   end
 
-  -- collapse has the entries after a time taken at that time.
-  local function collapse(key, at, after)
-    local first = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', at), '+inf', 'LIMIT', 0, 1)[1]
-    call('ZREMRANGEBYSCORE', key, '(' .. string.format('%.0f', at), '+inf')
-    add(key, at, (unpack('<dd', first)), after)
+  -- newest reads the newest entry: its time (nil if there is none) and its two numbers.
+  local function newest(key, t)
+    t.last, t.start, t.total = entry(key, -1)
   end
 
-  function m.open(key, t)
-    t.at, t.used = now, 0
+  -- collapse has the entries that a clock left in the future, before it was set back, taken
+  -- now.
+  local function collapse(key, t)
+    local future = '(' .. text(t.at)
+    local first = call('ZRANGEBYSCORE', key, future, '+inf', 'LIMIT', 0, 1)[1]
+    call('ZREMRANGEBYSCORE', key, future, '+inf')
+    t.last, t.start = t.at, (unpack('<dd', first))
+    add(key, t.last, t.start, t.total)
+  end
+
+  local function open(key, t)
+    t.at, t.used, t.rank = now, 0, 0 -- rank is that of the oldest entry
     local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     t.value = first[1] or false
-    t.rank = 0 -- of the oldest entry
     if first[1] == 'looked' then
       t.looked, t.rank = -tonumber(first[2]), 1
     end
-    local newest, _, after = entry(key, -1)
-    if newest then
-      t.at = later(newest)
-      if t.at < newest then collapse(key, t.at, after) end
-      call('ZREMRANGEBYSCORE', key, 0, string.format('%.0f', t.at - t.period))
+    if t.value then newest(key, t) end
+    if t.last then
+      t.at = later(t.last)
+      t.back = t.at < t.last
+      if t.back then collapse(key, t) end
+      call('ZREMRANGEBYSCORE', key, 0, text(t.at - t.period))
       local oldest, before = entry(key, t.rank)
-      if oldest then t.used, t.base = after - before, before end
-    end
-    t.level = remains(t, t.used)
-  end
-
-  function m.take(key, t, n)
-    if n <= 0 then return end
-    local last, before, after, member = entry(key, -1)
-    if last and (last == t.at or call('ZCARD', key) - t.rank >= t.requests) then
-      call('ZREM', key, member)
-      add(key, t.at, before, after + n)
-    else
-      if not last then
-        after, t.base = 0, 0
+      if oldest then
+        t.used, t.base = t.total - before, before
+      else
+        t.last = nil
       end
-      add(key, t.at, after, after + n)
-    end
-    t.used = t.used + n
-    t.level = remains(t, t.used)
-  end
-
-  function m.give(key, t, n)
-    while n > 0 and t.used > 0 do
-      local last, before, after, member = entry(key, -1)
-      call('ZREM', key, member)
-      local size = after - before
-      if size > n then add(key, last, before, after - n) end
-      size = min(size, n)
-      n, t.used = n - size, t.used - size
     end
     t.level = remains(t, t.used)
   end
 
-  function m.wait(key, t, need)
+  local function take(key, t, n)
+    if n <= 0 then return end -- the debt is as deep as it gets
+    if not t.last then
+      t.start, t.total, t.base = 0, n, 0
+    elseif t.last == t.at or (t.used >= t.requests and call('ZCARD', key) - t.rank >= t.requests) then
+      remove(key, t.start, t.total)
+      t.total = t.total + n
+    else
+      t.start, t.total = t.total, t.total + n
+    end
+    t.last, t.used = t.at, t.used + n
+    add(key, t.last, t.start, t.total)
+    t.level = remains(t, t.used)
+  end
+
+  local function give(key, t, n)
+    while n > 0 and t.last do
+      remove(key, t.start, t.total)
+      local size = min(t.total - t.start, n)
+      n, t.used, t.total = n - size, t.used - size, t.total - size
+      if t.total > t.start then
+        add(key, t.last, t.start, t.total)
+      else
+        newest(key, t)
+      end
+    end
+    t.level = remains(t, t.used)
+  end
+
+  local function wait(key, t, need)
     local excess = t.used - (t.capacity - need)
     if excess <= 0 then return 0 end
+    if excess == t.used then return t.last + t.period - now end
     -- The first entry up to which so many tokens were taken.
     local low, high = t.rank, call('ZCARD', key) - 1
     while low < high do
@@ -90,16 +109,15 @@ local function log()
     return entry(key, low) + t.period - now
   end
 
-  function m.idle(key, t)
-    if t.used <= 0 then return 0 end
-    return entry(key, -1) + t.period - now
+  local function idle(_, t)
+    if not t.last then return 0 end
+    return t.last + t.period - now
   end
 
-  function m.save(key, t, ttl)
+  local function save(key, t, ttl)
     if t.looked > now then call('ZADD', key, -t.looked, 'looked') end
     call('PEXPIRE', key, ttl)
   end
 
-  m.mark = m.save
-  return m
+  return {open = open, take = take, give = give, wait = wait, idle = idle, save = save, mark = save}
 end

@@ -29,6 +29,11 @@ local function later(at)
   return at
 end
 
+-- remark writes a value again with another mark, the last of its numbers.
+local function remark(key, t, ttl)
+  call('SET', key, string.sub(t.value, 1, -9) .. pack('<d', t.looked), 'PX', ttl)
+end
+
 -- window is the number of the window of a time.
 local function window(t, at)
   return floor(at / t.period)
@@ -49,9 +54,4 @@ local function read(key, bytes, format)
     if numbers[i] - numbers[i] ~= 0 then return nil end -- not a number, or infinite
   end
   return numbers, value
-end
-
--- remark writes a value again with another mark, the last of its numbers.
-local function remark(key, t, ttl)
-  call('SET', key, string.sub(t.value, 1, -9) .. pack('<d', t.looked), 'PX', ttl)
 end

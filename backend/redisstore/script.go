@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-// The script's files, in their order in the script; main is last, and says what all do.
+// The script's files in their order; main is the last, and says what all do.
 var (
 	//go:embed prelude.lua
 	prelude string
@@ -29,7 +29,7 @@ var (
 	main string
 
 	source = prelude + tokens + fixed + sliding + log + main
-	script = redis.NewScript(source)
+	digest = redis.NewScript(source).Hash()
 )
 
 const (
@@ -117,7 +117,7 @@ func (once) NoRetry() bool { return true }
 // run sends a batch and fills dst, which is that of the whole call.
 func (s *Store) run(ctx context.Context, b *batch, argument []byte, dst []backend.Decision) error {
 	args := append(b.args, argument)
-	args[argCommand], args[argScript], args[argCount] = "evalsha", script.Hash(), len(b.indices)
+	args[argCommand], args[argScript], args[argCount] = "evalsha", digest, len(b.indices)
 	reply, err := s.send(ctx, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[argCommand], args[argScript] = "eval", source

@@ -7,8 +7,6 @@
 --   looked   microseconds since 1970 at which the mark of a look ends
 local function sliding()
   local FORMAT = '<dddd'
-  local m = {mark = remark}
-
   local function begin(t)
     return window(t, t.at) * t.period
   end
@@ -21,11 +19,12 @@ local function sliding()
     return t.current + t.before * weight(t)
   end
 
-  function m.open(key, t)
+  local function open(key, t)
     local n, value = read(key, 32, FORMAT)
     t.at, t.current, t.before = now, 0, 0
     if n then
       t.value, t.at, t.current, t.before, t.looked = value, later(n[1]), n[2], n[3], n[4]
+      t.back = t.at < n[1]
       local passed = window(t, t.at) - window(t, n[1])
       if passed == 1 then
         t.current, t.before = 0, t.current
@@ -36,19 +35,19 @@ local function sliding()
     t.level = remains(t, used(t))
   end
 
-  function m.take(_, t, n)
+  local function take(_, t, n)
     t.current = t.current + n
     t.level = remains(t, used(t))
   end
 
-  function m.give(_, t, n)
+  local function give(_, t, n)
     local latest = min(n, t.current)
     t.current = t.current - latest
     t.before = max(t.before - (n - latest) / weight(t), 0)
     t.level = remains(t, used(t))
   end
 
-  function m.wait(_, t, need)
+  local function wait(_, t, need)
     local most = t.capacity - need + EPSILON / 2 - t.capacity * ROUNDING
     if used(t) <= most then return 0 end
     local from, counted, free = begin(t), t.before, most - t.current
@@ -58,15 +57,15 @@ local function sliding()
     return ceil((1 - free / counted) * t.period) + (from - now)
   end
 
-  function m.idle(_, t)
+  local function idle(_, t)
     if t.current > 0 then return begin(t) + 2 * t.period - now end
     if t.before > 0 then return begin(t) + t.period - now end
     return 0
   end
 
-  function m.save(key, t, ttl)
+  local function save(key, t, ttl)
     call('SET', key, pack(FORMAT, t.at, t.current, t.before, t.looked), 'PX', ttl)
   end
 
-  return m
+  return {open = open, take = take, give = give, wait = wait, idle = idle, save = save, mark = remark}
 end

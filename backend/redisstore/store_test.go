@@ -73,6 +73,23 @@ func TestTimeToLive(t *testing.T) {
 	f("mark of an empty bucket", day, mark, perDay("", 10, 10))
 	f("lowered", 2*day, perDay("", 10, 10), perDay("", 5, 1))
 	f("raised and denied", day/2, perDay("", 10, 10), perDay("", 20, 11))
+	// Of a window: its end, and the end of the next.
+	evening := time.Until(time.Now().Truncate(day).Add(day))
+	with := func(a backend.Algorithm, take backend.Take) backend.Take {
+		take.Limit.Algorithm = a
+		return take
+	}
+	f("fixed window", evening, with(backend.FixedWindow, perDay("", 10, 1)))
+	f("sliding window", evening+day, with(backend.SlidingWindow, perDay("", 10, 1)))
+	f("sliding log", day, with(backend.SlidingLog, perDay("", 10, 1)))
+	for a := range backend.SlidingLog + 1 {
+		name := strconv.Itoa(int(a))
+		f(name+" denied", 0, with(a, perDay("", 10, 11)))
+		f(name+" look", 0, with(a, perDay("", 10, 0)))
+		f(name+" refund to full", 0, with(a, perDay("", 10, 5)), with(a, backend.Take{Limit: perDay("", 10, 0).Limit, Give: 5}))
+		f(name+" mark", day, with(a, mark))
+		f(name+" mark, refund to full", day, with(a, mark), with(a, perDay("", 10, 5)), with(a, backend.Take{Limit: perDay("", 10, 0).Limit, Give: 5}))
+	}
 	decade := perDay("", 1, 4_000_000_000)
 	decade.Limit = backend.Limit{Requests: 1, Period: 365 * day, Burst: 4_000_000_000}
 	f("decade", backend.MaxIdle, decade)
@@ -147,15 +164,19 @@ func TestStrangeValues(t *testing.T) {
 	store, c := open(t, redisstore.Options{Addrs: []string{addr}}), client(t, addr)
 	notANumber := strings.Repeat("\xff", 56)
 	infinite := "\x00\x00\x00\x00\x00\x00\xf0\x7f" + strings.Repeat("\x00", 48)
-	for _, value := range []string{"", "5", notANumber, infinite, strings.Repeat("x", 57)} {
-		if err := c.Set(t.Context(), "rl1:k", value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if got := take(t, store, perDay("k", 10, 4))[0]; !got.OK || got.Level != 6 {
-			t.Errorf("over the value %q: %+v, want a level of 6", value, got)
-		}
-		if ttl := c.TTL(t.Context(), "rl1:k").Val(); ttl < 0 {
-			t.Errorf("over the value %q: no time to live", value)
+	for _, value := range []string{"", "5", notANumber, notANumber[:24], notANumber[:32], infinite, strings.Repeat("x", 57)} {
+		for algorithm := range backend.SlidingLog {
+			if err := c.Set(t.Context(), "rl1:k", value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			call := perDay("k", 10, 4)
+			call.Limit.Algorithm = algorithm
+			if got := take(t, store, call)[0]; !got.OK || got.Level != 6 {
+				t.Errorf("algorithm %d over the value %q: %+v, want a level of 6", algorithm, value, got)
+			}
+			if ttl := c.TTL(t.Context(), "rl1:k").Val(); ttl < 0 {
+				t.Errorf("algorithm %d over the value %q: no time to live", algorithm, value)
+			}
 		}
 	}
 }
@@ -172,6 +193,30 @@ func TestKeys(t *testing.T) {
 	if len(keys) != 2 || !strings.HasSuffix(keys[0], ":rl1:{shop-a}:x") {
 		t.Errorf("keys %q, want a:rl1:{shop-a}:x and b:rl1:{shop-a}:x", keys)
 	}
+}
+
+// TestMemory holds the server to the bytes for each key that package backend states.
+func TestMemory(t *testing.T) {
+	addr, _ := proc.Redis(t)
+	store, c := open(t, redisstore.Options{Addrs: []string{addr}}), client(t, addr)
+	f := func(algorithm backend.Algorithm, tokens int, most int64) {
+		t.Helper()
+		call := perDay("{4:edge7:api_key6:shop-a}:"+strconv.Itoa(tokens), 1_000_000, 1)
+		call.Limit.Algorithm = algorithm
+		for range tokens {
+			take(t, store, call)
+		}
+		if got := c.MemoryUsage(t.Context(), "rl1:"+string(call.Key)).Val(); got == 0 || got > most {
+			t.Errorf("algorithm %d: %d bytes for a key with %d tokens taken, want %d at most", algorithm, got, tokens, most)
+		}
+		c.FlushAll(t.Context())
+	}
+	f(backend.TokenBucket, 2, 56+110)
+	f(backend.LeakyBucket, 2, 56+110)
+	f(backend.FixedWindow, 2, 24+110)
+	f(backend.SlidingWindow, 2, 32+110)
+	f(backend.SlidingLog, 100, 100*30+250)
+	f(backend.SlidingLog, 1000, 1000*120+1000)
 }
 
 func TestSlot(t *testing.T) {

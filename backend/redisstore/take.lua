@@ -1,7 +1,7 @@
 -- take decides the takes of one call and charges them, as backend.Settle does: the
--- arithmetic is that of package backend, operation for operation. Each algorithm has a
--- file of its own, which says what the value of a bucket is; they stand before this one in
--- the script.
+-- arithmetic is that of package backend, operation for operation. In the script, the text
+-- of prelude.lua stands before this one, and that of the algorithms' files, each of which
+-- says what the value of a bucket is.
 --
 -- KEYS[i]  the bucket of take i; on a cluster all of one slot.
 --
@@ -32,12 +32,12 @@
 --
 -- A bucket expires when it is as if nobody had touched it, at most ten years on.
 
--- An algorithm is a table of functions of a key and a take, whose names and meanings are
--- those of backend.meter, with these differences: open sets the take's level, value (false
--- if there is no bucket) and looked beside its own fields; take and give set the level;
--- save writes the bucket as it is now, and mark only its mark, both with a time to live in
--- milliseconds.
-local makers, made = {[0] = tokens, tokens, fixed, sliding, log}, {}
+-- makers has the algorithms by their numbers. What a maker returns is a table of functions
+-- of a key and a take, whose names and meanings are those of backend.meter, with these
+-- differences: open sets the take's level, value (false if there is no bucket), looked and
+-- back, beside fields of its own; take and give set the level; save writes the bucket as it
+-- is now, and mark only the mark of a look, both with a time to live in milliseconds.
+local makers = {[0] = tokens, tokens, fixed, sliding, log}
 
 -- write keeps the bucket for as long as it differs from one that nobody touched. With
 -- changed it is written as it is now; else only its mark is, or nothing but its end.
@@ -58,20 +58,20 @@ local function write(key, t, changed, marked)
   end
 end
 
-local takes = {}
+local takes, meters = {}, {}
 local denied, quota, paid = false, false, false
 for i = 1, #KEYS do
   local algorithm, requests, period, capacity, hits, give, mode, overflow
   algorithm, requests, period, capacity, hits, give, mode, overflow, offset = unpack('<dddddddd', input, offset)
-  local m = made[algorithm]
+  local m = meters[algorithm]
   if not m then
     m = makers[algorithm]()
-    made[algorithm] = m
+    meters[algorithm] = m
   end
   local t = {
     meter = m, requests = requests, period = period, capacity = capacity, hits = hits, give = give, overflow = overflow,
     value = false, level = 0, at = 0, demand = 0, current = 0, before = 0, top = 0, looked = 0,
-    need = 0, ok = false, debt = false,
+    need = 0, ok = false, debt = false, back = false,
   }
   m.open(KEYS[i], t)
   t.debt = hits > 0 and (overflow == 1 or (overflow == 2 and t.looked > now))
@@ -105,8 +105,8 @@ for i = 1, #KEYS do
   local full = min(m.wait(key, t, t.capacity), IDLE)
   local wait = t.ok and 0 or min(m.wait(key, t, min(t.need, t.capacity)), IDLE)
   reply[i] = pack('<ddddd', (t.ok and 1 or 0) + (t.debt and 2 or 0), charged, t.level, wait, full)
-  if taken or given or marked or not look then
-    write(key, t, taken or given or (marked and not t.value), marked)
+  if taken or given or marked or t.back or not look then
+    write(key, t, taken or given or t.back or (marked and not t.value), marked)
   end
 end
 return table.concat(reply)

@@ -10,48 +10,54 @@
 --   looked   microseconds since 1970 at which the mark of a look ends
 local function tokens()
   local FORMAT = '<ddddddd'
-  local m = {mark = remark}
 
-  function m.open(key, t)
+  local function open(key, t)
     local capacity = t.capacity
-    local n, value = read(key, 56, FORMAT)
-    if not n then
+    local value = call('GET', key)
+    local level, at, demand, current, before, top, looked
+    if value and #value == 56 then
+      level, at, demand, current, before, top, looked = unpack(FORMAT, value)
+      local sum = level + at + demand + current + before + top + looked
+      if sum - sum ~= 0 then value = false end -- not a number, or infinite
+    else
+      value = false
+    end
+    if not value then
       t.level, t.at, t.top = capacity, now, capacity
       return
     end
-    local level, at, top = n[1], n[2], n[6]
     if capacity > top then
       level = level + (capacity - top)
       top = capacity
     end
     level = max(min(level, capacity), -capacity)
-    local new = later(at)
-    if new > at then level = min(level + (new - at) * t.requests / t.period, capacity) end
-    t.value, t.level, t.at, t.top, t.looked = value, level, new, top, n[7]
-    t.demand, t.current, t.before = n[3], n[4], n[5]
+    local elapsed = later(at) - at
+    if elapsed > 0 then level = min(level + elapsed * t.requests / t.period, capacity) end
+    t.value, t.level, t.at, t.top, t.looked, t.back = value, level, at + elapsed, top, looked, elapsed < 0
+    t.demand, t.current, t.before = demand, current, before
   end
 
-  function m.take(_, t, n)
+  local function take(_, t, n)
     t.level = max(t.level - n, -t.capacity)
   end
 
-  function m.give(_, t, n)
+  local function give(_, t, n)
     t.level = min(t.level + n, t.capacity)
   end
 
-  function m.wait(_, t, need)
+  local function wait(_, t, need)
     local missing = need - slack(need) / 2 - t.level
     if missing <= 0 then return 0 end
     return ceil(missing * t.period / t.requests) + (t.at - now)
   end
 
-  function m.idle(_, t)
+  local function idle(_, t)
     return ceil((t.top - t.level) * t.period / t.requests) + (t.at - now)
   end
 
-  function m.save(key, t, ttl)
+  local function save(key, t, ttl)
     call('SET', key, pack(FORMAT, t.level, t.at, t.demand, t.current, t.before, t.top, t.looked), 'PX', ttl)
   end
 
-  return m
+  return {open = open, take = take, give = give, wait = wait, idle = idle, save = save, mark = remark}
 end

@@ -53,6 +53,6 @@ var oddTests = []test{
 		f(backend.Limit{Requests: 1, Burst: 1}, 1, "0")
 		f(backend.Limit{Requests: 1, Period: s}, 1, "0")
 		f(tokens(1, s), 0, "0 decisions for 1 takes")
-		f(backend.Limit{Algorithm: 99, Requests: 1, Period: s, Burst: 1}, 1, "algorithm 99 is unknown")
+		f(backend.Limit{Algorithm: backend.SlidingLog + 1, Requests: 1, Period: s, Burst: 1}, 1, "algorithm 5 is unknown")
 	}},
 }

@@ -10,13 +10,13 @@ import (
 
 // parallel lets a thousand callers at a bucket of a hundred tokens, alone and together
 // with another bucket that has enough.
-func parallel(t *testing.T, open Open) {
+func parallel(t *testing.T, open Open, algorithm backend.Algorithm) {
 	t.Helper()
 	for _, buckets := range []int{1, 2} {
 		store, _ := open(t)
-		takes := []backend.Take{{Key: bucketName(1), Limit: tokens(100, day), Hits: 1}}
+		takes := []backend.Take{{Key: bucketName(1), Limit: by(algorithm, tokens(100, day)), Hits: 1}}
 		if buckets == 2 {
-			takes = append(takes, backend.Take{Key: bucketName(2), Limit: tokens(100_000, day), Hits: 1})
+			takes = append(takes, backend.Take{Key: bucketName(2), Limit: by(algorithm, tokens(100_000, day)), Hits: 1})
 		}
 		if passed := Storm(t, store, takes, 1000); passed != 100 {
 			t.Errorf("%d of 1000 calls of %d buckets passed, want 100", passed, buckets)

@@ -8,11 +8,13 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluice-rls/sluice/backend"
 )
@@ -24,13 +26,23 @@ type Open func(t *testing.T) (store backend.Store, advance func(time.Duration))
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
 	t.Helper()
-	for _, group := range [][]test{bucketTests, limitTests, debtTests, callTests, oddTests} {
-		for _, test := range group {
-			t.Run(test.name, func(t *testing.T) { test.run(newBench(t, open)) })
-		}
+	groups := [][]test{bucketTests, limitTests, debtTests, leakyTests, fixedTests, slidingTests, logTests, edgeTests, mixedTests, oddTests}
+	for _, test := range slices.Concat(groups...) {
+		t.Run(test.name, func(t *testing.T) { test.run(newBench(t, open)) })
 	}
-	t.Run("parallel takes", func(t *testing.T) { parallel(t, open) })
+	for algorithm, name := range algorithmNames {
+		for _, test := range callTests {
+			t.Run(name+": "+test.name, func(t *testing.T) {
+				b := newBench(t, open)
+				b.algorithm = backend.Algorithm(algorithm)
+				test.run(b)
+			})
+		}
+		t.Run(name+": parallel takes", func(t *testing.T) { parallel(t, open, backend.Algorithm(algorithm)) })
+	}
 }
+
+var algorithmNames = []string{"token bucket", "leaky bucket", "fixed window", "sliding window", "sliding log"}
 
 // test is one test of the suite. Its name says the rule.
 type test struct {
@@ -44,6 +56,10 @@ type bench struct {
 	store   backend.Store
 	advance func(time.Duration)
 	at      time.Duration // since the start of the test
+
+	// algorithm is that of all limits of call and take, if not zero. Times are not compared
+	// then: they are those of a token bucket.
+	algorithm backend.Algorithm
 }
 
 func newBench(t *testing.T, open Open) *bench {
@@ -61,6 +77,11 @@ func (b *bench) clock(at time.Duration) {
 // take is one call.
 func (b *bench) take(takes ...backend.Take) []backend.Decision {
 	b.Helper()
+	if b.algorithm != 0 {
+		for i := range takes {
+			takes[i].Limit.Algorithm = b.algorithm
+		}
+	}
 	got := make([]backend.Decision, len(takes))
 	if err := b.store.Take(b.Context(), takes, got); err != nil {
 		b.Fatalf("at %v: Take(%s): %v", b.at, show(takes), err)
@@ -71,7 +92,11 @@ func (b *bench) take(takes ...backend.Take) []backend.Decision {
 // call is one call and its answer.
 func (b *bench) call(takes []backend.Take, want ...backend.Decision) {
 	b.Helper()
-	if diff := cmp.Diff(want, b.take(takes...), nearly); diff != "" {
+	equal := nearly
+	if b.algorithm != 0 {
+		equal = slices.Concat(nearly, cmp.Options{cmpopts.IgnoreFields(backend.Decision{}, "Wait", "Full")})
+	}
+	if diff := cmp.Diff(want, b.take(takes...), equal); diff != "" {
 		b.Errorf("at %v: Take(%s): (-want +got)\n%s", b.at, show(takes), diff)
 	}
 }
@@ -86,8 +111,8 @@ var nearly = cmp.Options{
 func show(takes []backend.Take) string {
 	var text strings.Builder
 	for _, t := range takes {
-		fmt.Fprintf(&text, "{%.40q hits %d give %d mode %d overflow %d of %d/%v burst %d}",
-			t.Key, t.Hits, t.Give, t.Mode, t.Overflow, t.Limit.Requests, t.Limit.Period, t.Limit.Burst)
+		fmt.Fprintf(&text, "{%.40q hits %d give %d mode %d overflow %d of algorithm %d %d/%v burst %d}",
+			t.Key, t.Hits, t.Give, t.Mode, t.Overflow, t.Limit.Algorithm, t.Limit.Requests, t.Limit.Period, t.Limit.Burst)
 	}
 	return text.String()
 }
@@ -122,6 +147,12 @@ func tokens(requests uint64, period time.Duration) backend.Limit {
 	return backend.Limit{Requests: requests, Period: period, Burst: requests}
 }
 
+// by is a limit by another algorithm.
+func by(a backend.Algorithm, l backend.Limit) backend.Limit {
+	l.Algorithm = a
+	return l
+}
+
 // burst is a limit with another capacity.
 func burst(l backend.Limit, capacity uint64) backend.Limit {
 	l.Burst = capacity
@@ -130,6 +161,7 @@ func burst(l backend.Limit, capacity uint64) backend.Limit {
 
 const (
 	s    = time.Second
+	hour = time.Hour
 	day  = 24 * time.Hour
 	year = 365 * day
 )
