@@ -62,9 +62,10 @@ func (l *Limit) Capacity() float64 {
 // of redisstore do the same operations in the same order; a product that is added to
 // something stands in float64(), so that no processor fuses the two.
 type meter interface {
-	// open brings the state to now, and reports whether its clock was set back for that; the
+	// open brings the state to now and to the limit, and reports whether that must be kept
+	// even if nothing is taken: its clock was set back, or the capacity has changed. The
 	// zero state is one that nobody has touched. All other methods are of an open state.
-	open(l *Limit, now float64) (back bool)
+	open(l *Limit, now float64) (keep bool)
 	// left is the number of tokens, negative while a debt is owed.
 	left(l *Limit) float64
 	// take takes n tokens, down to minus the capacity.
@@ -101,9 +102,10 @@ type Bucket struct {
 // is one.
 func (b *Bucket) Expires() int64 { return int64(b.expires) }
 
-// open brings the bucket to now, and returns its meter and what that said. A bucket whose time is over starts
-// afresh, and so does one of another algorithm: callers give that another key.
-func (b *Bucket) open(l *Limit, now float64) (m meter, back bool) {
+// open brings the bucket to now, and returns its meter and what that said. A bucket whose
+// time is over starts afresh, and so does one of another algorithm: callers give that
+// another key.
+func (b *Bucket) open(l *Limit, now float64) (m meter, keep bool) {
 	if b.expires <= now || b.algorithm != l.Algorithm {
 		*b = Bucket{algorithm: l.Algorithm}
 	}

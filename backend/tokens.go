@@ -22,6 +22,7 @@ func (s *tokens) open(l *Limit, now float64) (back bool) {
 		*s = tokens{level: capacity, at: now, top: capacity}
 		return false
 	}
+	changed := capacity > s.top || math.Abs(s.level) > capacity
 	if capacity > s.top {
 		s.level += capacity - s.top
 		s.top = capacity
@@ -32,7 +33,7 @@ func (s *tokens) open(l *Limit, now float64) (back bool) {
 		s.level = min(s.level+float64(elapsed*float64(l.Requests))/period(l), capacity)
 	}
 	s.at += elapsed
-	return elapsed < 0
+	return changed || elapsed < 0
 }
 
 func (s *tokens) left(*Limit) float64 { return s.level }

@@ -26,6 +26,7 @@ local function tokens()
       t.level, t.at, t.top = capacity, now, capacity
       return
     end
+    local changed = capacity > top or math.abs(level) > capacity
     if capacity > top then
       level = level + (capacity - top)
       top = capacity
@@ -33,7 +34,7 @@ local function tokens()
     level = max(min(level, capacity), -capacity)
     local elapsed = later(at) - at
     if elapsed > 0 then level = min(level + elapsed * t.requests / t.period, capacity) end
-    t.value, t.level, t.at, t.top, t.looked, t.back = value, level, at + elapsed, top, looked, elapsed < 0
+    t.value, t.level, t.at, t.top, t.looked, t.back = value, level, at + elapsed, top, looked, changed or elapsed < 0
     t.demand, t.current, t.before = demand, current, before
   end
 

@@ -41,6 +41,25 @@ var limitTests = []test{
 		b.timeline("k2", small, step{hits: 1, ok: true, level: 0})
 		b.timeline("k2", large, step{hits: 1, level: 0, wait: day / 1000})
 	}},
+	{"a change is kept though only looks and denials saw it", func(b *bench) {
+		look := step{ok: true}
+		b.timeline("k", tokens(10, day), step{hits: 10, ok: true, level: 0})
+		look.level = 10
+		b.timeline("k", tokens(20, day), look)
+		b.timeline("k", tokens(10, day), look)
+		b.timeline("k", tokens(20, day), look)
+
+		b.timeline("k2", tokens(10, day), step{hits: 4, ok: true, level: 6})
+		b.timeline("k2", tokens(20, day), step{hits: 17, level: 16, wait: day / 20})
+		b.timeline("k2", tokens(5, day), step{hits: 1, ok: true, level: 4})
+		look.level = 4
+		b.timeline("k2", tokens(20, day), look)
+
+		b.timeline("k3", tokens(20, day), step{hits: 1, ok: true, level: 19})
+		look.level = 5
+		b.timeline("k3", tokens(5, day), look)
+		b.timeline("k3", tokens(20, day), look)
+	}},
 	{"another rate acts at once", func(b *bench) {
 		b.timeline("k", burst(tokens(1, s), 10), step{hits: 10, ok: true, level: 0})
 		b.timeline("k", burst(tokens(10, s), 10), step{hits: 1, level: 0, wait: 100 * time.Millisecond})
