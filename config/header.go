@@ -25,7 +25,7 @@ func header(dst *string) value {
 			return not(kind)
 		}
 		if slices.Contains(unfit, strings.ToLower(text)) {
-			return errors.New("is a header that carries, frames or routes the message")
+			return errors.New("is a header with a meaning of its own in HTTP; choose another name")
 		}
 		*dst = text
 		return nil

@@ -23,6 +23,9 @@ func (p *parser) resolveRules() {
 		s.examples = true
 		return
 	}
+	if p.has("CONFIG_TYPE") && s.ConfigType != "FILE" {
+		return // an error of its own
+	}
 	s.rulesPath = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppDirectory)
 	s.beside = s.RuntimeWatchRoot && s.RuntimeSubdirectory != ""
 	p.checkRules(p.firstMissing())

@@ -188,7 +188,7 @@ func TestMistakes(t *testing.T) {
 		nil, "BACKEND_TYPE=memcache", "REDIS_URL=r:1")
 	f(`CACHE_KEY_PREFIX: "{a}" is not text without { and }`, nil, "CACHE_KEY_PREFIX={a}")
 	f(`LIMIT_LIMIT_HEADER: "a b" is not a header name (letters, digits and !#$%&'*+-.^_`+"`"+`|~)`, nil, "LIMIT_LIMIT_HEADER=a b")
-	f(`LIMIT_LIMIT_HEADER: "Transfer-Encoding" is a header that carries, frames or routes the message`,
+	f(`LIMIT_LIMIT_HEADER: "Transfer-Encoding" is a header with a meaning of its own in HTTP; choose another name`,
 		nil, "LIMIT_LIMIT_HEADER=Transfer-Encoding")
 	f(`LIMIT_RESET_HEADER: "ratelimit-limit" is the header of LIMIT_LIMIT_HEADER too`, nil, "LIMIT_RESET_HEADER=ratelimit-limit")
 	f(`-redis-ulr: there is no such flag, the nearest is -redis-url`, []string{"-redis-ulr", "x", "-port=1"})

@@ -64,7 +64,7 @@ func (d *Domain) burstHints() []Problem {
 		}
 	}
 	if unset > 0 {
-		hints = append(hints, first.hint("burst", "not set in %d rules of the domain, this one first: all of a period may pass at once, up to %d in the first %s here; set burst for an even flow",
+		hints = append(hints, first.hint("burst", "not set in %d of the domain's rules, this one first: all of a period may pass at once, up to %d in the first %s here; set burst for an even flow",
 			unset, first.Limit.Burst+first.Limit.Requests, period(first)))
 	}
 	return hints

@@ -27,6 +27,9 @@ import (
 // value, w with the rule's key and value for a wildcard, and s with both for a wildcard
 // whose values share a bucket, which then also stand in place of the request's.
 //
+// If all that comes after the tag is longer than 2048 bytes, an h and the hex of its HMAC
+// stand in its place.
+//
 // The numbers of a limit are no part of the key, so that a changed limit keeps its
 // bucket. An override in a request is its own rule: its key has o, all entries, and the
 // numbers of its limit.
@@ -41,6 +44,9 @@ const (
 
 // maxPlain is the longest text of a request that goes into a key as it is, in bytes.
 const maxPlain = 128
+
+// maxRest is the longest part after the tag that a key has as it is, in bytes.
+const maxRest = 2048
 
 // hashedBytes is how much of an HMAC-SHA-256 stands for a value.
 const hashedBytes = 16
@@ -58,6 +64,7 @@ func algorithmMark(a backend.Algorithm) byte {
 func (r *Rule) AppendKey(dst []byte, entries []Entry) []byte {
 	d := r.domain
 	dst = d.appendTag(dst, r.levels[0], &entries[0])
+	rest := len(dst)
 	dst = append(dst, r.levels[0].marker...)
 	for i, l := range r.levels[1:] {
 		dst = append(dst, l.marker...)
@@ -67,7 +74,7 @@ func (r *Rule) AppendKey(dst []byte, entries []Entry) []byte {
 			dst = d.keyer.appendValue(dst, e.Value, l.sensitive)
 		}
 	}
-	return append(dst, algorithmMark(r.Limit.Algorithm))
+	return d.keyer.bound(append(dst, algorithmMark(r.Limit.Algorithm)), rest)
 }
 
 // AppendOverrideKey appends to dst the key of the bucket of a limit that came with the
@@ -75,6 +82,10 @@ func (r *Rule) AppendKey(dst []byte, entries []Entry) []byte {
 // as 1) has its own. Its hash tag is that of the rules which the first entry reaches.
 func (d *Domain) AppendOverrideKey(dst []byte, entries []Entry, requests uint32, unit Unit, multiplier uint32) []byte {
 	next := &d.root
+	if len(entries) == 0 {
+		dst = append(append(dst, d.prefix...), '}', ':', markOverride)
+	}
+	rest := len(dst) - 1
 	for i := range entries {
 		e := &entries[i]
 		// The nodes that the entries reach say which values are sensitive.
@@ -88,17 +99,25 @@ func (d *Domain) AppendOverrideKey(dst []byte, entries []Entry, requests uint32,
 		}
 		if i == 0 {
 			dst = append(d.appendTag(dst, l, e), markOverride)
+			rest = len(dst) - 1
 		}
 		dst = d.keyer.appendName(dst, e.Key)
 		dst = d.keyer.appendValue(dst, e.Value, l != nil && l.sensitive)
 	}
-	if len(entries) == 0 {
-		dst = append(dst, d.prefix...)
-		dst = append(dst, '}', ':', markOverride)
-	}
 	dst = strconv.AppendUint(append(dst, 'n'), uint64(requests), 10)
 	dst = strconv.AppendUint(append(dst, 'u'), uint64(unit), 10)
-	return strconv.AppendUint(append(dst, 'm'), uint64(max(multiplier, 1)), 10)
+	dst = strconv.AppendUint(append(dst, 'm'), uint64(max(multiplier, 1)), 10)
+	return d.keyer.bound(dst, rest)
+}
+
+// bound puts a hash in place of a key's part after the tag, from rest on, if it is long:
+// a descriptor can have as many entries as a message holds.
+func (k *keyer) bound(dst []byte, rest int) []byte {
+	if len(dst)-rest <= maxRest {
+		return dst
+	}
+	long := string(dst[rest:])
+	return k.appendHash(dst[:rest], long)
 }
 
 // domainPrefix opens the keys of a domain.

@@ -3,6 +3,7 @@ package descriptors_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -306,5 +307,22 @@ func TestAllocations(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%q: %v allocations, want none", items, n)
 		}
+	}
+}
+
+// A key has a bound, however many entries a request brings, and still tells them apart.
+func TestKeysAreBounded(t *testing.T) {
+	d := rulesOf(t, "domain: d\ndescriptors:\n- key: k\n").Domain("d")
+	entries := make([]descriptors.Entry, 5000)
+	for i := range entries {
+		entries[i] = descriptors.Entry{Key: "k", Value: strconv.Itoa(i)}
+	}
+	seen := make(map[string]bool)
+	for _, n := range []int{0, 1, 2, 4998, 4999, 5000} {
+		key := string(d.AppendOverrideKey([]byte("before"), entries[:n], 7, descriptors.Hour, 1))
+		if len(key) > 2200 || !strings.HasPrefix(key, "before{1:d") || seen[key] {
+			t.Errorf("%d entries: a key of %d bytes, seen before %v: %.80q", n, len(key), seen[key], key)
+		}
+		seen[key] = true
 	}
 }

@@ -331,6 +331,8 @@ func TestLabels(t *testing.T) {
 		{rules: `k "x*" detailed_metric share_threshold`, request: []string{"k=xyz"}, want: "k=x*"},
 		{rules: `k "x*" value_to_metric share_threshold`, request: []string{"k=xyz"}, want: "k=x*"},
 		{rules: "k value_to_metric", request: []string{"k=a\xff\u00e9"}, want: `k=a\xff` + "\u00e9", perValue: true},
+		{rules: "k value_to_metric", request: []string{"k=\x00\x1b[31m\n\u202e\\"}, want: `k=\x00\x1b[31m\x0a\xe2\x80\xae\\`, perValue: true},
+		{rules: "k value_to_metric", request: []string{`k=\xff`}, want: `k=\\xff`, perValue: true},
 		{rules: "k value_to_metric", request: []string{"k=" + long}, want: "k=" + long[:128] + "…", perValue: true},
 		{rules: "k value_to_metric sensitive", request: []string{"k=token"}, want: "k=h3a6a70b57f919d9218bd35c24f98c3e7", perValue: true},
 	} {

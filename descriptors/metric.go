@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"encoding/hex"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -52,25 +53,33 @@ func (r *Rule) appendNode(dst []byte, l *level, e *Entry, equals byte) []byte {
 	return appendLabelText(dst, e.Value)
 }
 
-// appendLabelText appends a request's text as valid UTF-8: bytes that are none are shown
-// as \x and two hex digits, so that different values stay different.
+// appendLabelText appends the beginning of a request's text, printable.
 func appendLabelText(dst []byte, text string) []byte {
-	cut := len(text) > maxLabelValue
-	if cut {
-		text = text[:maxLabelValue]
+	if len(text) <= maxLabelValue {
+		return AppendPrintable(dst, text)
 	}
+	return append(AppendPrintable(dst, text[:maxLabelValue]), "…"...)
+}
+
+// AppendPrintable appends a request's text as valid UTF-8 that neither a terminal nor a
+// log takes for anything but text: what is no printable character, and what is no UTF-8,
+// is shown as \x and two hex digits for each byte, a backslash as two. Different texts
+// stay different.
+func AppendPrintable(dst []byte, text string) []byte {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 {
-			dst = append(dst, '\\', 'x')
-			dst = hex.AppendEncode(dst, []byte{text[i]})
-		} else {
+		switch {
+		case r == '\\':
+			dst = append(dst, '\\', '\\')
+		case r == utf8.RuneError && size == 1, !unicode.IsPrint(r):
+			for _, b := range []byte(text[i : i+size]) {
+				dst = append(dst, '\\', 'x')
+				dst = hex.AppendEncode(dst, []byte{b})
+			}
+		default:
 			dst = append(dst, text[i:i+size]...)
 		}
 		i += size
-	}
-	if cut {
-		dst = append(dst, "…"...)
 	}
 	return dst
 }

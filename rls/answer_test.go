@@ -92,7 +92,7 @@ descriptors:
 		"hitsAddend": 2.0,
 		"descriptors": []any{
 			map[string]any{"entries": []any{"a=1"}},
-			map[string]any{"entries": []any{"b=\xef\xbf\xbd"}, "hitsAddend": 0.0},
+			map[string]any{"entries": []any{`b=\xff`}, "hitsAddend": 0.0},
 			map[string]any{"entries": []any{"c=3"}},
 		},
 		"metadata": map[string]any{

@@ -2,7 +2,6 @@ package rls
 
 import (
 	"maps"
-	"strings"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -10,13 +9,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/sluice-rls/sluice/descriptors"
 	"github.com/sluice-rls/sluice/rls/wire"
 )
 
 // dynamicMetadata is what RESPONSE_DYNAMIC_METADATA adds to an answer: the request as
-// it was understood, and the metadata of the rules whose descriptors passed. Strings of
-// clients that are not UTF-8 come with their odd bytes replaced, since a Struct holds
-// UTF-8 only.
+// it was understood, and the metadata of the rules whose descriptors passed. Texts of
+// clients are made printable: a Struct holds UTF-8 only, and Envoy writes it to its log.
 func dynamicMetadata(c *call) *structpb.Struct {
 	list := make([]*structpb.Value, 0, len(c.req.Descriptors))
 	for i := range c.req.Descriptors {
@@ -94,5 +93,5 @@ func mergeMetadata(a, b map[string]any) map[string]any {
 }
 
 func text(s string) *structpb.Value {
-	return structpb.NewStringValue(strings.ToValidUTF8(s, "\uFFFD"))
+	return structpb.NewStringValue(string(descriptors.AppendPrintable(nil, s)))
 }

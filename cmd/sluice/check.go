@@ -83,8 +83,7 @@ func readAll(paths []string, w io.Writer) (sources []descriptors.Source, mistake
 			mistakes++
 		}
 		if err == nil && len(files) == 0 {
-			_, _ = fmt.Fprintf(w, "%s: no *.yaml or *.yml file is there\n", path)
-			mistakes++
+			_, _ = fmt.Fprintf(w, "hint: %s: no *.yaml or *.yml file is there\n", path)
 		}
 		sources = append(sources, toSources(files)...)
 	}
