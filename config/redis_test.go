@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-rls/sluice/config"
 )
 
+// R71: addresses as URLs and as host:port.
 func TestRedisAddresses(t *testing.T) {
 	f := func(want config.Redis, words ...string) {
 		t.Helper()
@@ -66,6 +67,7 @@ func TestRedisZeros(t *testing.T) {
 	}
 }
 
+// R71: a wrong address is an error that shows no password.
 func TestRedisMistakes(t *testing.T) {
 	f := func(want string, words ...string) {
 		t.Helper()

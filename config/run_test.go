@@ -127,6 +127,7 @@ func (w *watching) wantNothing() {
 	}
 }
 
+// R28, R31: every way of changing the folder acts within a second, by default settings.
 // TestRun: every way in which rules come to change is seen, with default settings and
 // without a poll.
 func TestRun(t *testing.T) {

@@ -118,6 +118,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// R110: level and format of the log are settings.
 func TestLogLevels(t *testing.T) {
 	for text, want := range map[string]slog.Level{
 		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "warn": slog.LevelWarn,

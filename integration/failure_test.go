@@ -120,6 +120,7 @@ func TestOneReplica(t *testing.T) {
 	e.mustNotFail(t)
 }
 
+// R89: without any Sluice, failure_mode_deny decides.
 // Without any Sluice, Envoy's failure_mode_deny says what becomes of requests.
 func TestNoReplica(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-rls/sluice/internal/proc"
 )
 
+// R35, R36, R90: calls are answered while Redis is away or not yet there, and shared again when it is back.
 // Redis gone, hung, or not there yet: calls are answered in time and counted, the process
 // is healthy, and Redis decides again once it is back.
 func TestRedisAway(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-rls/sluice/internal/proc"
 )
 
+// R87: two instances on one Redis are one limit.
 // Two instances that share a Redis, asked at the same time, let no more through than one
 // would.
 func TestSharedBuckets(t *testing.T) {

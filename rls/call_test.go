@@ -296,6 +296,7 @@ func TestALimitOfTheRequestHasABucketOfItsOwn(t *testing.T) {
 	})
 }
 
+// R107: the status names the rule that decided.
 func TestCurrentLimitIsAsWritten(t *testing.T) {
 	s := newService(t, shop, rls.Options{})
 	got := decide(t, s, "shop: slow=x").GetStatuses()[0].GetCurrentLimit()

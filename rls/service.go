@@ -117,6 +117,7 @@ func (s *Service) decide(ctx context.Context, c *call, data []byte) (*rlsv3.Rate
 	c.take(ctx, s)
 	answer := c.answer(s)
 	s.metrics.count(rules, c)
+	c.logDecisions(ctx, s.log)
 	return answer, nil
 }
 

@@ -73,6 +73,7 @@ func TestFullBucketsAreDropped(t *testing.T) {
 	}
 }
 
+// R86: the number of buckets has a bound, and a full store still limits.
 // TestBound lets far more clients come than there is room for. Those that were denied stay
 // denied: their buckets are of more use than those that are nearly full.
 func TestBound(t *testing.T) {

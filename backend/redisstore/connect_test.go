@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-rls/sluice/internal/proc"
 )
 
+// R70: TLS checks the name, takes an authority and a certificate of its own.
 // TestConnect reaches one server in all ways.
 func TestConnect(t *testing.T) {
 	t.Parallel()
@@ -142,6 +143,7 @@ func (a *authority) client(t *testing.T, dir, server string) *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: server, Certificates: []tls.Certificate{cert}}
 }
 
+// R68, R69: failover by Sentinel, with passwords of their own for servers and sentinels.
 // TestSentinel asks a sentinel with a password of its own for the master, and follows it
 // after a failover.
 func TestSentinel(t *testing.T) {

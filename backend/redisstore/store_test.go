@@ -45,6 +45,7 @@ func client(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
+// R62, R120: keys live as long as it takes to fill them, in milliseconds.
 func TestTimeToLive(t *testing.T) {
 	addr, _ := proc.Redis(t)
 	store, c := open(t, redisstore.Options{Addrs: []string{addr}, KeyPrefix: "p:"}), client(t, addr)
@@ -126,6 +127,7 @@ func TestRedisTime(t *testing.T) {
 	}
 }
 
+// R75, R76: only a script that Redis does not know is sent again.
 func TestScriptFlushed(t *testing.T) {
 	addr, p := proc.Redis(t)
 	store, c := open(t, redisstore.Options{Addrs: []string{addr}}), client(t, addr)
@@ -181,6 +183,7 @@ func TestStrangeValues(t *testing.T) {
 	}
 }
 
+// R77, R119: a call touches the keys it names and no other.
 func TestKeys(t *testing.T) {
 	addr, _ := proc.Redis(t)
 	a := open(t, redisstore.Options{Addrs: []string{addr}, KeyPrefix: "a:"})
