@@ -16,7 +16,7 @@
 //	fixed window    n in each window of p;      24 bytes
 //	                2n within p at an edge
 //	sliding window  about n in p                32 bytes
-//	sliding log     n in p                      120 bytes for each token, about 30 in short logs
+//	sliding log     n in p                      about 130 bytes for each token, 30 in short logs
 //
 // To that comes what Redis needs for any key, 60 to 70 bytes and its name. In memory each
 // key takes about 250 bytes and its name, and a sliding log 24 for each token more. A

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -94,12 +95,28 @@ func readBodyJSON(p *parser, s *scope, b *body, at *pair) {
 	if !ok {
 		return
 	}
-	var out strings.Builder
+	var out shortWriter
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	if err := encoder.Encode(value); errors.Is(err, errLong) {
+		p.fail(at.value, s, "as JSON it is above %d bytes; write a shorter body", maxBody)
+		return
+	} else if err != nil {
 		p.fail(at.value, s, "writing JSON: %v", err)
 		return
 	}
 	b.json = given[string]{strings.TrimSuffix(out.String(), "\n"), spotOf(at.value)}
+}
+
+// shortWriter takes what a body can hold, and no more.
+type shortWriter struct{ strings.Builder }
+
+var errLong = errors.New("text is too long")
+
+// Write is part of io.Writer.
+func (w *shortWriter) Write(b []byte) (int, error) {
+	if w.Len()+len(b) > maxBody+1 { // the encoder ends with a line break
+		return 0, errLong
+	}
+	return w.Builder.Write(b)
 }

@@ -78,9 +78,9 @@ func (r *Rule) AppendKey(dst []byte, entries []Entry) []byte {
 }
 
 // AppendOverrideKey appends to dst the key of the bucket of a limit that came with the
-// request, and returns it. Each set of entries, requests, unit and multiplier (0 counts
-// as 1) has its own. Its hash tag is that of the rules which the first entry reaches.
-func (d *Domain) AppendOverrideKey(dst []byte, entries []Entry, requests uint32, unit Unit, multiplier uint32) []byte {
+// request, and returns it. Each set of entries, requests, unit, multiplier (0 counts as 1)
+// and algorithm has its own. Its hash tag is that of the rules which the first entry reaches.
+func (d *Domain) AppendOverrideKey(dst []byte, entries []Entry, requests uint32, unit Unit, multiplier uint32, a backend.Algorithm) []byte {
 	next := &d.root
 	if len(entries) == 0 {
 		dst = append(append(dst, d.prefix...), '}', ':', markOverride)
@@ -107,7 +107,7 @@ func (d *Domain) AppendOverrideKey(dst []byte, entries []Entry, requests uint32,
 	dst = strconv.AppendUint(append(dst, 'n'), uint64(requests), 10)
 	dst = strconv.AppendUint(append(dst, 'u'), uint64(unit), 10)
 	dst = strconv.AppendUint(append(dst, 'm'), uint64(max(multiplier, 1)), 10)
-	return d.keyer.bound(dst, rest)
+	return d.keyer.bound(append(dst, algorithmMark(a)), rest)
 }
 
 // bound puts a hash in place of a key's part after the tag, from rest on, if it is long:

@@ -161,7 +161,7 @@ func TestAppendOverrideKey(t *testing.T) {
 	seen := map[string]string{keyOf(t, rulesOf(t, tree("k")), "k=v"): "the rule"}
 	add := func(name string, requests uint32, unit descriptors.Unit, multiplier uint32, items ...string) string {
 		t.Helper()
-		key := string(d.AppendOverrideKey(nil, request(items...), requests, unit, multiplier))
+		key := string(d.AppendOverrideKey(nil, request(items...), requests, unit, multiplier, backend.TokenBucket))
 		if other, taken := seen[key]; taken {
 			t.Errorf("%s and %s share the key %q", name, other, key)
 		}
@@ -181,12 +181,12 @@ func TestAppendOverrideKey(t *testing.T) {
 	if key := add("sensitive", 5, descriptors.Second, 1, "k=secret"); strings.Contains(key, "secret") {
 		t.Errorf("key %q shows a sensitive value", key)
 	}
-	if key := string(d.AppendOverrideKey(nil, request("k=v"), 5, descriptors.Second, 0)); key != first {
+	if key := string(d.AppendOverrideKey(nil, request("k=v"), 5, descriptors.Second, 0, backend.TokenBucket)); key != first {
 		t.Errorf("no multiplier gives %q, want that of 1, %q", key, first)
 	}
 	for _, items := range [][]string{{"k=v"}, {"f=xa"}, {"k=secret"}} {
 		entries := request(items...)
-		rule, override := d.Match(entries).AppendKey(nil, entries), d.AppendOverrideKey(nil, entries, 5, descriptors.Second, 1)
+		rule, override := d.Match(entries).AppendKey(nil, entries), d.AppendOverrideKey(nil, entries, 5, descriptors.Second, 1, backend.TokenBucket)
 		if tag(string(rule)) != tag(string(override)) {
 			t.Errorf("%q: tags %q of the rule and %q of the override", items, tag(string(rule)), tag(string(override)))
 		}
@@ -237,7 +237,7 @@ func FuzzKey(f *testing.F) {
 			d := rules.Domain(domain)
 			for _, entries := range keyRequests(keyA, keyB, valueA, valueB) {
 				first := fmt.Sprintf("%q %q", domain, entries[0])
-				check(fmt.Sprintf("override %q %q", domain, entries), first, string(d.AppendOverrideKey(nil, entries, 1, descriptors.Second, 1)))
+				check(fmt.Sprintf("override %q %q", domain, entries), first, string(d.AppendOverrideKey(nil, entries, 1, descriptors.Second, 1, backend.TokenBucket)))
 				if r := d.Match(entries); r != nil {
 					identity := fmt.Appendf(nil, "rule %q %q", domain, r.Path)
 					for _, e := range entries {
@@ -303,7 +303,7 @@ func TestAllocations(t *testing.T) {
 			if r := d.Match(entries); r != nil {
 				dst = r.AppendKey(dst[:0], entries)
 			}
-			dst = d.AppendOverrideKey(dst[:0], entries, 5, descriptors.Minute, 1)
+			dst = d.AppendOverrideKey(dst[:0], entries, 5, descriptors.Minute, 1, backend.TokenBucket)
 		}); n != 0 {
 			t.Errorf("%q: %v allocations, want none", items, n)
 		}
@@ -319,7 +319,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, n := range []int{0, 1, 2, 4998, 4999, 5000} {
-		key := string(d.AppendOverrideKey([]byte("before"), entries[:n], 7, descriptors.Hour, 1))
+		key := string(d.AppendOverrideKey([]byte("before"), entries[:n], 7, descriptors.Hour, 1, backend.TokenBucket))
 		if len(key) > 2200 || !strings.HasPrefix(key, "before{1:d") || seen[key] {
 			t.Errorf("%d entries: a key of %d bytes, seen before %v: %.80q", n, len(key), seen[key], key)
 		}

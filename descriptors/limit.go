@@ -63,6 +63,7 @@ func readLimit(p *parser, s *scope, d *descriptor, at *pair) {
 	case own == nil || isPlainBoolean(own.value):
 		p.checkRequired(&l, s, at.key, pairs)
 		p.checkPeriod(&l, s)
+		p.checkLogged(&l, s)
 		p.checkBurst(&l, s, pairs)
 	}
 	if at := slices.Index(l.replaces, l.name); at >= 0 && l.name != "" {
@@ -157,17 +158,45 @@ const leakyShare = 10 * time.Millisecond
 
 // capacity is the bucket's capacity, and whether the file sets it.
 func (l *limit) capacity(of backend.Limit) (tokens uint64, written bool) {
-	switch {
-	case of.Requests == 0:
-		return 0, false
-	case !hasBurst(of.Algorithm):
-		return of.Requests, false
-	case l.burst.set():
+	if l.burst.set() && hasBurst(of.Algorithm) && of.Requests > 0 {
 		return uint64(l.burst.value), true
-	case of.Algorithm == backend.LeakyBucket:
-		return max(1, of.Requests*uint64(leakyShare)/uint64(max(of.Period, 1))), false
 	}
-	return of.Requests, false
+	return defaultBurst(of), false
+}
+
+// defaultBurst is the capacity of a limit that sets none.
+func defaultBurst(of backend.Limit) uint64 {
+	if of.Requests > 0 && of.Algorithm == backend.LeakyBucket {
+		return max(1, of.Requests*uint64(leakyShare)/uint64(max(of.Period, 1)))
+	}
+	return of.Requests
+}
+
+// maxLogged is the most requests of a sliding_log, which keeps an entry for each.
+const maxLogged = 100_000
+
+// OverrideLimit is the limit that a request brings along, as a rule of the same numbers
+// would have it under the given default algorithm. A multiplier of 0 counts as 1, and a
+// period longer than MaxPeriod as that long: nobody waits for the difference. A sliding
+// log of more requests than a rule may have is a sliding window.
+func OverrideLimit(a backend.Algorithm, requests uint32, unit Unit, multiplier uint32) backend.Limit {
+	l := backend.Limit{Algorithm: a, Requests: uint64(requests), Period: MaxPeriod}
+	if m := time.Duration(max(multiplier, 1)); m <= MaxPeriod/unit.Duration() {
+		l.Period = m * unit.Duration()
+	}
+	if a == backend.SlidingLog && requests > maxLogged {
+		l.Algorithm = backend.SlidingWindow
+	}
+	l.Burst = defaultBurst(l)
+	return l
+}
+
+// checkLogged refuses a log that would fill the memory.
+func (p *parser) checkLogged(l *limit, s *scope) {
+	if l.algorithm.or(p.defaultAlgorithm) == backend.SlidingLog && l.requests.value > maxLogged {
+		p.failAt(l.requests.at, s.field("requests_per_unit"),
+			"%d is above %d, the most that a sliding_log keeps; take sliding_window, or another algorithm", l.requests.value, maxLogged)
+	}
 }
 
 func algorithmName(a backend.Algorithm) string {

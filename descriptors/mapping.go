@@ -22,6 +22,8 @@ const (
 	maxDepth = 128
 	// maxAliased bounds how many nodes a file has through its aliases, beyond its own.
 	maxAliased = 1_000_000
+	// maxText bounds the bytes of texts and paths, beyond eight times those of the file.
+	maxText = 64 << 20
 )
 
 // pair is a key of a YAML map and its value, both without aliases.
@@ -41,7 +43,21 @@ func (p *parser) resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+	if !p.unfold(n, nil, len(n.Value)) {
+		return nil
+	}
 	return n
+}
+
+// unfold counts bytes that the rules hold in memory, so that a small file can't fill it
+// by repeating a long text; past the bound it is false.
+func (p *parser) unfold(n *yaml.Node, s *scope, bytes int) bool {
+	if p.unfolded += bytes; p.exhausted || p.unfolded > p.maxUnfolded {
+		p.fail(n, s, "aliases and nesting unfold to more than %d bytes of text; write less with aliases, or shorter texts", p.maxUnfolded)
+		p.exhausted = true
+		return false
+	}
+	return true
 }
 
 // enter counts one level of nesting and reports whether the bound allows it; past the

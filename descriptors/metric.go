@@ -24,6 +24,34 @@ func (r *Rule) AppendLabel(dst []byte, entries []Entry) []byte {
 	return dst
 }
 
+// AppendEntries appends a request's entries in the form of a rule's path, for a log:
+// printable, values cut after 128 bytes, and those that are kept out of bucket keys shown
+// by their hash.
+func (d *Domain) AppendEntries(dst []byte, entries []Entry) []byte {
+	next := &d.root
+	for i := range entries {
+		e := &entries[i]
+		sensitive := d.keyer.hashAll
+		if next != nil {
+			n := next.find(e)
+			next = nil
+			if n != nil {
+				sensitive, next = sensitive || n.level.sensitive, &n.next
+			}
+		}
+		if i > 0 {
+			dst = append(dst, " > "...)
+		}
+		dst = append(appendLabelText(dst, e.Key), '=')
+		if sensitive {
+			dst = d.keyer.appendHash(dst, e.Value)
+		} else {
+			dst = appendLabelText(dst, e.Value)
+		}
+	}
+	return dst
+}
+
 // AppendStatName appends the name that the reference service gives to the rule's
 // statistics, as in "edge.api_key_shop-a.route", and returns it. The rest is as for
 // AppendLabel.

@@ -23,7 +23,10 @@ type parser struct {
 
 	depth               int
 	visited, maxVisited int
-	// exhausted says that maxVisited or maxDepth was passed and reading has stopped.
+	// unfolded counts the bytes of texts as often as aliases repeat them, and of paths;
+	// pathBytes is the length of the path at hand.
+	unfolded, maxUnfolded, pathBytes int
+	// exhausted says that maxVisited, maxUnfolded or maxDepth was passed and reading has stopped.
 	exhausted bool
 }
 
@@ -35,7 +38,8 @@ func parseFile(source Source, options Options) (f *file, problems []Problem, ok 
 		defaultAlgorithm: options.DefaultAlgorithm,
 		language:         &ruleLanguage,
 		// A byte begins at most two nodes: a key and its absent value.
-		maxVisited: 2*len(source.Data) + maxAliased,
+		maxVisited:  2*len(source.Data) + maxAliased,
+		maxUnfolded: 8*len(source.Data) + maxText,
 	}
 	root, found := readDocument(source.Name, source.Data)
 	p.problems = found
@@ -125,7 +129,13 @@ func (p *parser) readDescriptor(n *yaml.Node, s *scope, item int) *descriptor {
 		}
 		here.name = shape.place()
 	}
+	length := len(here.name) + len(" > ")
+	p.pathBytes += length
+	if !p.unfold(n, here, p.pathBytes) {
+		return nil
+	}
 	readPairs(p, here, p.language.descriptor, d, pairs)
+	p.pathBytes -= length
 	p.checkDescriptor(d, here)
 	switch value := find(pairs, "value"); {
 	case isEmpty(find(pairs, "key")):

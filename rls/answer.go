@@ -51,7 +51,7 @@ func (sl *slot) judge(take *backend.Take, d *backend.Decision) {
 		sl.over = false
 	case sl.look() && !take.Look():
 		before := backend.Decision{Level: d.Level + float64(d.Charged)}
-		sl.over = before.Remaining() == 0 || sl.requests == 0
+		sl.over = before.Remaining() == 0
 	default:
 		sl.over = !d.OK
 	}

@@ -203,7 +203,7 @@ func (c *call) addTake(s *Service, i int) {
 	}
 	if sl.banned() {
 		sl.take = len(c.takes)
-		c.takes = append(c.takes, ban(take, period(sl.unit, sl.multiplier)))
+		c.takes = append(c.takes, ban(take, descriptors.OverrideLimit(backend.TokenBucket, 0, sl.unit, sl.multiplier).Period))
 		c.bans++
 		return
 	}
@@ -212,13 +212,8 @@ func (c *call) addTake(s *Service, i int) {
 		take.Limit = sl.rule.Limit
 		c.keys = sl.rule.AppendKey(c.keys, c.entries(d))
 	} else {
-		take.Limit = backend.Limit{
-			Algorithm: s.opts.OverrideAlgorithm,
-			Requests:  uint64(sl.requests),
-			Burst:     uint64(sl.requests),
-			Period:    period(sl.unit, sl.multiplier),
-		}
-		c.keys = c.dom.AppendOverrideKey(c.keys, c.entries(d), sl.requests, sl.unit, sl.multiplier)
+		take.Limit = descriptors.OverrideLimit(s.opts.OverrideAlgorithm, sl.requests, sl.unit, sl.multiplier)
+		c.keys = c.dom.AppendOverrideKey(c.keys, c.entries(d), sl.requests, sl.unit, sl.multiplier, take.Limit.Algorithm)
 	}
 	take.Key = c.keys[start:len(c.keys):len(c.keys)]
 	sl.take = c.merge(take)
@@ -252,17 +247,6 @@ func (sl *slot) overflow(own bool) backend.Overflow {
 	return o
 }
 
-// period is the period of a limit in a request, at most the longest that a rules file can
-// have: nobody waits for the difference.
-func period(unit descriptors.Unit, multiplier uint32) time.Duration {
-	p := unit.Duration()
-	m := time.Duration(max(multiplier, 1))
-	if m > descriptors.MaxPeriod/p {
-		return descriptors.MaxPeriod
-	}
-	return p * m
-}
-
 // ban makes a take of a limit of no requests, which has no bucket: more than the capacity
 // of a bucket that nobody has, so that a call with other descriptors is denied by it as by
 // any other, and charges what a denied call charges. It keeps no state in the store.
@@ -280,7 +264,7 @@ func (c *call) take(ctx context.Context, s *Service) {
 		c.keyBans()
 		if err := s.store.Take(ctx, c.takes, c.dst); err != nil {
 			c.degraded = true
-			if s.mayLog() {
+			if s.failures.open() {
 				s.log.Warn("store does not answer, calls pass", slog.Any("error", err))
 			}
 			for i := range c.dst {

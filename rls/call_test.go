@@ -158,6 +158,9 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 5}
   - key: tokens
     rate_limit: {unit: hour, requests_per_unit: 21}
+  - key: token
+    sensitive: true
+    rate_limit: {unit: second, requests_per_unit: 5}
   - key: slow
     rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 60}
 `
@@ -293,6 +296,14 @@ func TestALimitOfTheRequestHasABucketOfItsOwn(t *testing.T) {
 		{0, "shop: user=eve @4294967292/SECOND", "OK: OK 4294967291 in 1s"},
 		{0, "shop: user=joe @5/UNKNOWN", "OK: OK 2 in 1s"}, // ignored: the rule acts
 		{0, "shop: user=joe @9/YEAR*4294967295", "OK: OK 8 in 9733h20m0s"},
+	})
+}
+
+func TestALimitOfTheRequestCountsByTheDefaultAlgorithm(t *testing.T) {
+	timeline(t, shop, rls.Options{OverrideAlgorithm: backend.LeakyBucket}, []step{
+		{0, "shop: user=ann @100/MINUTE", "OK: OK 0 in 1s"}, // an even flow, one at a time
+		{0, "shop: user=ann @100/MINUTE", "OVER_LIMIT: OVER_LIMIT 0 in 1s"},
+		{second, "shop: user=ann @100/MINUTE", "OK: OK 0 in 1s"},
 	})
 }
 

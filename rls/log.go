@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	"github.com/sluice-rls/sluice/descriptors"
-	"github.com/sluice-rls/sluice/rls/wire"
 )
 
 // logDecisions writes what each descriptor of a call came to, if the level is Debug:
@@ -15,9 +14,13 @@ func (c *call) logDecisions(ctx context.Context, log *slog.Logger) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	domain := string(descriptors.AppendPrintable(nil, c.req.Domain))
+	domain := string(descriptors.AppendPrintable(nil, c.req.Domain[:min(len(c.req.Domain), 128)]))
 	for i := range c.slots {
 		sl := &c.slots[i]
+		looked := ""
+		if c.dom != nil { // what of an unknown domain is sensitive, nobody says
+			looked = string(c.dom.AppendEntries(nil, c.entries(&c.req.Descriptors[i])))
+		}
 		found, why := "", "no rule"
 		switch {
 		case c.dom == nil:
@@ -28,21 +31,7 @@ func (c *call) logDecisions(ctx context.Context, log *slog.Logger) {
 			found, why = "a limit of the request", reasons[c.reason(sl)].reason
 		}
 		log.LogAttrs(ctx, slog.LevelDebug, "decided a descriptor",
-			slog.String("domain", domain), slog.String("descriptor", entriesText(c.req.Descriptors[i].Entries)),
+			slog.String("domain", domain), slog.String("descriptor", looked),
 			slog.String("rule", found), slog.Uint64("hits", sl.hits), slog.Bool("over", sl.over), slog.String("reason", why))
 	}
-}
-
-// entriesText writes entries as paths of rules are written.
-func entriesText(entries []wire.Entry) string {
-	var text []byte
-	for i, e := range entries {
-		if i > 0 {
-			text = append(text, " > "...)
-		}
-		text = descriptors.AppendPrintable(text, e.Key)
-		text = append(text, '=')
-		text = descriptors.AppendPrintable(text, e.Value)
-	}
-	return string(text)
 }

@@ -24,9 +24,10 @@ func TestTheLogSaysWhyALimitDoesNotAct(t *testing.T) {
 	}
 	f("shop: user=ann", `descriptor="user=ann" rule=user hits=1 over=false reason=within`)
 	f("shop: user=ann ^9", `descriptor="user=ann" rule=user hits=9 over=true reason=exhausted`)
-	f("Shop: user=ann", `domain=Shop descriptor="user=ann" rule="" hits=1 over=false reason="unknown domain"`)
+	f("Shop: user=ann", `domain=Shop descriptor="" rule="" hits=1 over=false reason="unknown domain"`)
 	f("shop: User=ann,x=y", `domain=shop descriptor="User=ann > x=y" rule="" hits=1 over=false reason="no rule"`)
 	f("shop: user=\x1b[31m", `descriptor="user=\\x1b[31m"`)
+	f("shop: token=secret", `descriptor="token=h`)
 	f("shop: none=x @1/HOUR", `rule="a limit of the request"`)
 
 	log.Reset()

@@ -61,7 +61,7 @@ type Service struct {
 	metrics *metrics
 	calls   sync.Pool // of *call
 
-	warned atomic.Int64 // the last time, in Unix seconds, that a failed call was logged
+	refusals, failures gate // of the log
 }
 
 // New returns a service that asks store for what the rules do not decide alone. rules
@@ -94,7 +94,7 @@ func (s *Service) Decide(ctx context.Context, data []byte) (*rlsv3.RateLimitResp
 	s.metrics.duration.Observe(time.Since(start).Seconds())
 	if err != nil {
 		s.metrics.invalid.Inc()
-		if s.mayLog() {
+		if s.refusals.open() {
 			s.log.Warn("refusing a call", slog.Any("error", err))
 		}
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -121,10 +121,12 @@ func (s *Service) decide(ctx context.Context, c *call, data []byte) (*rlsv3.Rate
 	return answer, nil
 }
 
-// mayLog reports whether something that went wrong with a call may be logged: once a
-// second, since a caller that sends nothing but mistakes must not fill the disk.
-func (s *Service) mayLog() bool {
+// gate lets one log line a second through: a caller that sends nothing but mistakes must
+// not fill the disk. Each kind of line has its own, so that none hides another.
+type gate struct{ last atomic.Int64 } // Unix seconds
+
+func (g *gate) open() bool {
 	now := time.Now().Unix()
-	last := s.warned.Load()
-	return last != now && s.warned.CompareAndSwap(last, now)
+	last := g.last.Load()
+	return last != now && g.last.CompareAndSwap(last, now)
 }

@@ -28,6 +28,18 @@ local function log()
     return at, unpack('<dd', e[1])
   end
 
+  -- search returns the rank of the first entry for which holds says yes of the tokens taken
+  -- with it, or of the newest.
+  local function search(key, t, holds)
+    local low, high = t.rank, call('ZCARD', key) - 1
+    while low < high do
+      local middle = floor((low + high) / 2)
+      local _, _, after = entry(key, middle)
+      if holds(after) then high = middle else low = middle + 1 end
+    end
+    return low
+  end
+
   -- newest reads the newest entry: its time (nil if there is none) and its two numbers.
   local function newest(key, t)
     t.last, t.start, t.total = entry(key, -1)
@@ -82,16 +94,18 @@ local function log()
   end
 
   local function give(key, t, n)
-    while n > 0 and t.last do
-      remove(key, t.start, t.total)
-      local size = min(t.total - t.start, n)
-      n, t.used, t.total = n - size, t.used - size, t.total - size
-      if t.total > t.start then
-        add(key, t.last, t.start, t.total)
-      else
-        newest(key, t)
-      end
+    if n <= 0 or not t.last then return end
+    local left = max(t.total - n, t.base)
+    local rank = search(key, t, function(after) return after > left end)
+    local at, before = entry(key, rank)
+    call('ZREMRANGEBYRANK', key, rank, -1)
+    if before < left then
+      add(key, at, before, left)
+      t.last, t.start, t.total = at, before, left
+    else
+      newest(key, t)
     end
+    t.used = left - t.base
     t.level = remains(t, t.used)
   end
 
@@ -99,14 +113,7 @@ local function log()
     local excess = t.used - (t.capacity - need)
     if excess <= 0 then return 0 end
     if excess == t.used then return t.last + t.period - now end
-    -- The first entry up to which so many tokens were taken.
-    local low, high = t.rank, call('ZCARD', key) - 1
-    while low < high do
-      local middle = floor((low + high) / 2)
-      local _, _, after = entry(key, middle)
-      if after - t.base >= excess then high = middle else low = middle + 1 end
-    end
-    return entry(key, low) + t.period - now
+    return entry(key, search(key, t, function(after) return after - t.base >= excess end)) + t.period - now
   end
 
   local function idle(_, t)

@@ -219,7 +219,7 @@ func TestMemory(t *testing.T) {
 	f(backend.FixedWindow, 2, 24+110)
 	f(backend.SlidingWindow, 2, 32+110)
 	f(backend.SlidingLog, 100, 100*30+250)
-	f(backend.SlidingLog, 1000, 1000*120+1000)
+	f(backend.SlidingLog, 1000, 1000*145+1000)
 }
 
 func TestSlot(t *testing.T) {
