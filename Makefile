@@ -37,5 +37,6 @@ bench: ## benchmarks, ten runs each, for benchstat
 	go test -run '^$$' -bench . -count 10 ./...
 
 .PHONY: long
-long: ## each fuzz target for two minutes
+long: ## each fuzz target for two minutes, reloads under load for thirty seconds
 	FUZZTIME=2m .ci/run fuzz
+	go test ./cmd/sluice -run TestReloadUnderFire -fire 30s

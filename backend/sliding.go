@@ -54,7 +54,7 @@ func (s *slidingWindow) give(l *Limit, n float64) {
 // too much, when that has become the one before and left enough.
 func (s *slidingWindow) wait(l *Limit, now, need float64) float64 {
 	capacity := l.Capacity()
-	most := capacity - need + Epsilon/2 - float64(capacity*rounding) // that may be used
+	most := max(capacity-need+Epsilon/2-float64(capacity*rounding), 0) // that may be used
 	if s.used(l) <= most {
 		return 0
 	}

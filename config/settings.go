@@ -46,7 +46,7 @@ type Settings struct {
 	// DrainDelay is the time from SIGTERM, when health turns to not serving, until the
 	// listeners close.
 	DrainDelay time.Duration
-	// ShutdownTimeout bounds what follows: calls in flight, stores, exit.
+	// ShutdownTimeout bounds the time from SIGTERM to the exit, DrainDelay included.
 	ShutdownTimeout time.Duration
 
 	// LogLevel is the least level that is written.

@@ -117,8 +117,8 @@ func (p *parser) listenerRows() []row {
 		{env: "DEBUG_PORT", def: "6070", value: port(&s.DebugPort), help: "Port of the debug pages"},
 		{env: "GRPC_MAX_CONNECTION_AGE", def: "24h", value: duration(&s.GRPCMaxConnectionAge, 0), help: "Age at which a connection is told to go away, so that clients spread over new instances; 0 is never"},
 		{env: "GRPC_MAX_CONNECTION_AGE_GRACE", def: "1h", value: duration(&s.GRPCMaxConnectionAgeGrace, 0), help: "Time that calls on such a connection may still take; 0 is no bound"},
-		{env: "DRAIN_DELAY", def: "2s", value: duration(&s.DrainDelay, 0), help: "Time from SIGTERM, when health turns to not serving, until listeners close"},
-		{env: "SHUTDOWN_TIMEOUT", def: "8s", value: duration(&s.ShutdownTimeout, 0), help: "Most time for the calls in flight after that"},
+		{env: "DRAIN_DELAY", def: "2s", value: duration(&s.DrainDelay, 0), help: "Time from SIGTERM, when health turns to not serving, until listeners close. Less than SHUTDOWN_TIMEOUT"},
+		{env: "SHUTDOWN_TIMEOUT", def: "8s", value: duration(&s.ShutdownTimeout, 0), help: "Most time from SIGTERM to the end, DRAIN_DELAY included; the calls in flight have the rest"},
 	}
 }
 

@@ -226,7 +226,7 @@ func readShards(p *parser, s *scope, _ *limit, at *pair) {
 	value, ok := p.integer(at.value, s, "write 1")
 	switch {
 	case ok && value > 1:
-		p.fail(at.value, s, "%s is above 1: a bucket can't be spread over several yet; remove the key, prefetching serves hot buckets", oneLine(at.value.Value))
+		p.fail(at.value, s, "%s is above 1: a bucket can't be spread over several yet; remove the key", oneLine(at.value.Value))
 	case ok && value < 1:
 		p.fail(at.value, s, "%s is below 1; write 1", oneLine(at.value.Value))
 	}

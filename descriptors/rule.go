@@ -46,7 +46,7 @@ type Rule struct {
 	Quota bool
 	// DetailedMetric puts the request's values of all levels into the metric's name.
 	DetailedMetric bool
-	// PerValueMetric reports whether the names by AppendMetricName and AppendLabel
+	// PerValueMetric reports whether the names by AppendStatName and AppendLabel
 	// differ from one request to another; otherwise they may be made once.
 	PerValueMetric bool
 

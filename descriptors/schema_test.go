@@ -24,7 +24,7 @@ var beyondSchema = []string{
 	// no two of a list may be alike
 	"duplicate",
 	// one value bounds another
-	"replaces_itself", "multiplier_above_period",
+	"replaces_itself", "multiplier_above_period", "sliding_log_large",
 	// the text as written is lost
 	"requests_fraction_zero", "requests_exponent", "requests_leading_zero",
 	// a schema sees one document, its merges done
@@ -140,7 +140,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // schemaValue is a file as an editor hands it to a schema; ok is false where it is no
 // YAML, or unfolds without end.
 func schemaValue(data []byte) (value any, ok bool) {
-	p := &parser{file: new(file), maxVisited: maxAliased}
+	p := &parser{file: new(file), maxVisited: maxAliased, maxUnfolded: maxText}
 	root, problems := readDocument("", data)
 	if len(problems) > 0 && root == nil {
 		return nil, false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -114,9 +115,14 @@ func (c *compose) ready(t *testing.T, name string, s *composeService) func(conte
 	t.Helper()
 	switch {
 	case s.Healthcheck != nil:
-		program := proc.Find(t, s.Healthcheck.Test[1])
+		program := binary
+		if !s.ours() {
+			program = proc.Find(t, s.Healthcheck.Test[1])
+		}
 		return func(ctx context.Context) error {
-			out, err := exec.CommandContext(ctx, program, s.Healthcheck.Test[2:]...).CombinedOutput()
+			check := exec.CommandContext(ctx, program, s.Healthcheck.Test[2:]...)
+			check.Env = append(os.Environ(), settings(s.Environment).list()...)
+			out, err := check.CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}

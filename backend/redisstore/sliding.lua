@@ -48,7 +48,7 @@ local function sliding()
   end
 
   local function wait(_, t, need)
-    local most = t.capacity - need + EPSILON / 2 - t.capacity * ROUNDING
+    local most = max(t.capacity - need + EPSILON / 2 - t.capacity * ROUNDING, 0)
     if used(t) <= most then return 0 end
     local from, counted, free = begin(t), t.before, most - t.current
     if free < 0 then

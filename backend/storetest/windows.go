@@ -24,6 +24,22 @@ var leakyTests = []test{
 	}},
 }
 
+// A full bucket is full now, however large it is.
+var largeTests = []test{
+	{"a large bucket knows when it is full", func(b *bench) {
+		for i, a := range []backend.Algorithm{backend.TokenBucket, backend.LeakyBucket, backend.FixedWindow, backend.SlidingWindow} {
+			for j, n := range []uint64{1, 262_145, 300_000, 1_000_000, 4_294_967_295} {
+				limit, key := by(a, tokens(n, day)), []byte{'l', byte(i), byte(j)}
+				full := backend.Decision{OK: true, Level: float64(n)}
+				b.call([]backend.Take{{Key: key, Limit: limit}}, full)
+				b.take(backend.Take{Key: key, Limit: limit, Hits: 1})
+				b.call([]backend.Take{{Key: key, Limit: limit, Give: 1}}, full)
+				b.call([]backend.Take{{Key: key, Limit: limit}}, full)
+			}
+		}
+	}},
+}
+
 var fixedTests = []test{
 	{"a fixed window is that of the clock, and resets as a whole", func(b *bench) {
 		limit := by(backend.FixedWindow, tokens(10, 60*s))

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/sluice-rls/sluice/config"
 	"github.com/sluice-rls/sluice/descriptors"
@@ -40,13 +41,23 @@ func check(_ context.Context, args []string, e env) int {
 		_, _ = fmt.Fprintln(e.stderr, "sluice check: no FILE or DIR is given, as in sluice check examples/envoy/rules")
 		return exitUsage
 	}
-	settings, _, err := config.Parse(nil, e.lookup)
+	settings, _, err := config.Parse(nil, e.only("MERGE_DOMAIN_CONFIG", "DEFAULT_ALGORITHM", "HASH_KEYS", "HASH_SECRET"))
 	if err != nil {
 		_, _ = fmt.Fprintf(e.stderr, "sluice check: %v\n", err)
 		return exitUsage
 	}
 	settings.MergeDomainConfig = settings.MergeDomainConfig || merge
 	return checkPaths(paths, settings, *strict, e)
+}
+
+// only hides all of the environment but some variables.
+func (e env) only(names ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if !slices.Contains(names, name) {
+			return "", false
+		}
+		return e.lookup(name)
+	}
 }
 
 func checkPaths(paths []string, settings config.Settings, strict bool, e env) int {

@@ -8,7 +8,7 @@ import (
 )
 
 // health knows whether the process should get calls, from what its parts tell. It is
-// one state for gRPC health, /healthcheck and /readyz.
+// one state for gRPC health and /healthcheck; /readyz adds the store.
 type health struct {
 	tell func(serving bool) // gRPC health
 

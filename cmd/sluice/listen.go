@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,7 +45,12 @@ func listen(p *process, service *rls.Service) (*listeners, error) {
 	l := &listeners{server: p.grpc}
 	network, address := s.GRPCListen()
 	var err error
-	if l.grpc, err = open("GRPC_HOST, GRPC_PORT", network, address); err != nil {
+	names := "GRPC_HOST, GRPC_PORT"
+	if network == "unix" {
+		names = "GRPC_UDS"
+		removeStale(address)
+	}
+	if l.grpc, err = open(names, network, address); err != nil {
 		return nil, err
 	}
 	type wanted struct {
@@ -64,7 +72,9 @@ func listen(p *process, service *rls.Service) (*listeners, error) {
 			l.close()
 			return nil, err
 		}
-		l.pages = append(l.pages, newPage(w.name, ln, w.handler))
+		page := newPage(w.name, ln, w.handler)
+		page.server.ErrorLog = slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)
+		l.pages = append(l.pages, page)
 	}
 	return l, nil
 }
@@ -77,6 +87,23 @@ func newPage(name string, ln net.Listener, h http.Handler) *page {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}}
+}
+
+// removeStale removes the socket of a process that was killed: nobody listens at it.
+func removeStale(path string) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(context.Background(), "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // if that fails, listening says why
+	}
 }
 
 // open listens, and says on failure which settings name the address.
@@ -119,8 +146,17 @@ func (l *listeners) close() {
 	}
 }
 
-// greet tells a person what was loaded, where the process listens and what to try.
+// greet tells a person what was loaded, where the process listens and what to try. In a
+// log for machines it is one record.
 func (p *process) greet(w io.Writer) {
+	if p.settings.LogFormat == "json" {
+		attrs := []slog.Attr{slog.String("version", versionText()), slog.String("buckets", p.store.place), slog.String("grpc", p.ears.grpc.Addr().String())}
+		for _, page := range p.ears.pages {
+			attrs = append(attrs, slog.String(page.name, page.listener.Addr().String()))
+		}
+		p.log.LogAttrs(context.Background(), slog.LevelInfo, "listening", attrs...)
+		return
+	}
 	rules := p.book.rules()
 	from := "the built-in example"
 	if path, examples := p.settings.RulesPath(); !examples {

@@ -1,5 +1,5 @@
 // Command sluice is a global rate limit service for Envoy. Without arguments it serves;
-// its other words check rules and try calls.
+// its other words check rules, try calls and ask for its health.
 package main
 
 import (
@@ -36,6 +36,14 @@ type env struct {
 	notify func(chan<- os.Signal) (stop func())
 }
 
+// or gives a variable of the environment, or def where it is not set or empty.
+func (e env) or(name, def string) string {
+	if v, _ := e.lookup(name); v != "" {
+		return v
+	}
+	return def
+}
+
 func notify(ch chan<- os.Signal) func() {
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	return func() { signal.Stop(ch) }
@@ -52,6 +60,7 @@ func commands() []command {
 		{"serve", "serve the rate limit service (the default)", serve},
 		{"check", "load rules files as serve does and list every mistake", check},
 		{"try", "send a real call to a running service and print the decision", try},
+		{"probe", "ask a running service for its health, for health checks of containers", probe},
 		{"version", "print the version", version},
 	}
 }

@@ -79,7 +79,7 @@ func (b *rulebook) apply(files []config.File, err error) {
 			continue
 		}
 		mistakes++
-		b.log.Error("rules file, its last good rules stay in force", slog.String("mistake", p.Error()))
+		b.log.Error("rules file, what was last good in it stays in force", slog.String("mistake", p.Error()))
 	}
 	b.health(inForce(rules, files), broken(rules, mistakes))
 	b.metrics.loaded(rules.Version(), mistakes)

@@ -1,5 +1,5 @@
-// Package wire holds the two messages of the rate limit service as this program sees
-// them, and their codec. It takes every byte sequence in a string field: Envoy sends
+// Package wire holds the request of the rate limit service as this program sees it, and
+// its decoder. It takes every byte sequence in a string field: Envoy sends
 // header bytes as they came, and protobuf's own decoder refuses what is not UTF-8.
 package wire
 
