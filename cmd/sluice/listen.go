@@ -148,13 +148,13 @@ func (l *listeners) close() {
 
 // greet tells a person what was loaded, where the process listens and what to try. In a
 // log for machines it is one record.
-func (p *process) greet(w io.Writer) {
+func (p *process) greet(ctx context.Context, w io.Writer) {
 	if p.settings.LogFormat == "json" {
 		attrs := []slog.Attr{slog.String("version", versionText()), slog.String("buckets", p.store.place), slog.String("grpc", p.ears.grpc.Addr().String())}
 		for _, page := range p.ears.pages {
 			attrs = append(attrs, slog.String(page.name, page.listener.Addr().String()))
 		}
-		p.log.LogAttrs(context.Background(), slog.LevelInfo, "listening", attrs...)
+		p.log.LogAttrs(ctx, slog.LevelInfo, "listening", attrs...)
 		return
 	}
 	rules := p.book.rules()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -292,5 +293,69 @@ func TestAPortInUseIsAnErrorThatNamesTheSetting(t *testing.T) {
 	})
 	if code != exitError || !strings.Contains(errs.String(), "GRPC_PORT") || !strings.Contains(errs.String(), port) {
 		t.Errorf("exit %d, %s", code, errs.String())
+	}
+}
+
+// A socket that a killed process left behind is taken over; one that is served is not.
+func TestSocketOfAKilledProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sluice.sock")
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix, _ := ln.(*net.UnixListener)
+	unix.SetUnlinkOnClose(false)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, map[string]string{"GRPC_UDS": path})
+	if code, out, errs := sluice(t, "try", "-addr", "unix://"+path, "-domain", "edge", "api_key=x"); code != exitOK || !strings.HasPrefix(out, "OK") {
+		t.Errorf("try over the socket = %d %q %q", code, out, errs)
+	}
+	var errs bytes.Buffer
+	vars := map[string]string{"GRPC_UDS": path, "PORT": "0", "DEBUG_PORT": "0"}
+	code := run(t.Context(), nil, env{
+		lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		stdout: io.Discard, stderr: &errs,
+	})
+	if code != exitError || !strings.Contains(errs.String(), "GRPC_UDS") {
+		t.Errorf("a second process on the socket = %d, %s", code, errs.String())
+	}
+	s.stop()
+}
+
+func TestProbe(t *testing.T) {
+	s := start(t, nil)
+	if code, _, errs := sluice(t, "probe", "-url", "http://"+s.http+"/healthcheck"); code != exitOK || errs != "" {
+		t.Errorf("probe = %d %q", code, errs)
+	}
+	if code, _, errs := sluice(t, "probe", "-url", "http://"+s.http+"/nothing"); code != exitError || !strings.Contains(errs, "404") {
+		t.Errorf("probe of no page = %d %q", code, errs)
+	}
+	s.stop()
+	if code, _, errs := sluice(t, "probe", "-url", "http://"+s.http+"/healthcheck"); code != exitError || errs == "" {
+		t.Errorf("probe of no server = %d %q", code, errs)
+	}
+}
+
+func TestGreetingInALogForMachinesIsARecord(t *testing.T) {
+	s := &server{}
+	var log bytes.Buffer
+	signals := make(chan struct{})
+	vars := map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_FORMAT": "json", "DRAIN_DELAY": "0"}
+	ctx, cancel := context.WithCancel(t.Context())
+	code := run(ctx, nil, env{
+		lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		stdout: io.Discard, stderr: &log,
+		notify: func(ch chan<- os.Signal) func() { s.signals = ch; close(signals); cancel(); return func() {} },
+	})
+	<-signals
+	if code != exitOK || !strings.Contains(log.String(), `"msg":"listening"`) {
+		t.Errorf("exit %d, log %s", code, log.String())
+	}
+	for line := range strings.Lines(log.String()) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("a line that is no JSON: %s", line)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func serve(ctx context.Context, args []string, e env) int {
 		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
 		return exitError
 	}
-	p.greet(e.stderr)
+	p.greet(ctx, e.stderr)
 	if err := p.run(ctx, e); err != nil {
 		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
 		return exitError

@@ -55,7 +55,7 @@ func parseTry(args []string, stderr io.Writer) (*tryOptions, error) {
 	f := flag.NewFlagSet("try", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	for _, name := range []string{"addr", "dial_string"} {
-		f.StringVar(&o.addr, name, "localhost:8081", "`host:port` of the service")
+		f.StringVar(&o.addr, name, "localhost:8081", "`host:port` of the service, or unix:// and a path")
 	}
 	f.StringVar(&o.domain, "domain", "", "domain of the rules")
 	f.IntVar(&o.n, "n", 1, "number of calls; above 1 only the sum is printed")
@@ -114,7 +114,7 @@ func (o *tryOptions) request() (*rlsv3.RateLimitRequest, error) {
 }
 
 func (o *tryOptions) send(ctx context.Context, req *rlsv3.RateLimitRequest, w io.Writer) error {
-	conn, err := grpc.NewClient("passthrough:///"+o.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(target(o.addr), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -198,4 +198,13 @@ func (u *optionalUint) Set(s string) error {
 	}
 	u.value = wrapperspb.UInt64(n)
 	return nil
+}
+
+// target is an address in gRPC's form: host:port is dialled as it is, a scheme such as
+// unix:// is kept.
+func target(addr string) string {
+	if strings.Contains(addr, "://") {
+		return addr
+	}
+	return "passthrough:///" + addr
 }
