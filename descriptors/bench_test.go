@@ -81,7 +81,7 @@ func BenchmarkAppendKey(b *testing.B) {
 }
 
 func BenchmarkLoad(b *testing.B) {
-	for _, n := range []int{100, 10_000} {
+	for _, n := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("%drules", n), func(b *testing.B) {
 			data := []byte(tenants(n))
 			b.SetBytes(int64(len(data)))

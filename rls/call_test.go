@@ -265,6 +265,17 @@ func TestTheSameBucketTwiceIsChargedTheSum(t *testing.T) {
 	})
 }
 
+// What two descriptors on one bucket do together is what the stricter of them does.
+func TestTheStricterOfTwoOnOneBucketDecides(t *testing.T) {
+	timeline(t, shop, rls.Options{}, []step{
+		{0, "shop: tokens=t #0", "OK: OK 21 in 0s"}, // marked, so counts of a descriptor's own may be debts
+		{0, "shop: tokens=t #15 & tokens=t ^10", "OVER_LIMIT: OVER_LIMIT 21 in 0s, OVER_LIMIT 21 in 0s"},
+		{0, "shop: tokens=t #15 & tokens=t #10", "OK: OK 0 in 1h11m26s, OK 0 in 1h11m26s"},
+		{0, "shop: user=u ^3", "OK: OK 0 in 3s"},
+		{0, "shop: user=u #-0 & user=u ^1", "OVER_LIMIT: OK 0 in 3s, OVER_LIMIT 0 in 1s"},
+	})
+}
+
 // Check before, charge after: a limit of 21 with 10 a response passes three, then none.
 func TestALookMarksTheBucketForALaterCharge(t *testing.T) {
 	timeline(t, shop, rls.Options{}, []step{
