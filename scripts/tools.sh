@@ -73,6 +73,25 @@ redis() {
   "$bin/redis-server" --version >/dev/null || give_up "$bin/redis-server does not run" "delete .cache/redis and .cache/bin/redis-server, and try again"
 }
 
+# faketime: the library that gives a Redis another clock, for the tests of faults.
+faketime() {
+  [[ -n ${SLUICE_LIBFAKETIME:-} ]] && return
+  compgen -G "/usr/lib/*/faketime/libfaketime.so.1" >/dev/null && return
+  compgen -G "$cache/faketime/usr/lib/*/faketime/libfaketime.so.1" >/dev/null && return
+  can_apt || give_up "libfaketime is missing" \
+    "install it, or set SLUICE_LIBFAKETIME to the path of libfaketime.so.1" \
+    "on Debian, as root: apt-get install libfaketime"
+  say "unpacking libfaketime"
+  mkdir -p "$cache/apt-faketime/partial"
+  fresh_lists
+  fetch_faketime || { apt-get update -qq && fetch_faketime; }
+  for deb in "$cache"/apt-faketime/*.deb; do dpkg-deb -x "$deb" "$cache/faketime"; done
+}
+
+fetch_faketime() {
+  apt-get install -qq -d -y --no-install-recommends -o "Dir::Cache::archives=$cache/apt-faketime" libfaketime >/dev/null
+}
+
 fetch_redis() {
   apt-get install -qq -d -y --no-install-recommends -o "Dir::Cache::archives=$cache/apt" redis-server >/dev/null
 }
@@ -138,11 +157,11 @@ lint() {
 }
 
 mkdir -p "$bin"
-for part in "${@:-base redis envoy lint}"; do
+for part in "${@:-base redis faketime envoy lint}"; do
   for one in $part; do
     case $one in
-      base | redis | envoy | lint) "$one" ;;
-      *) give_up "$one is no tool" "usage: scripts/tools.sh [base|redis|envoy|lint]..." ;;
+      base | redis | faketime | envoy | lint) "$one" ;;
+      *) give_up "$one is no tool" "usage: scripts/tools.sh [base|redis|faketime|envoy|lint]..." ;;
     esac
   done
 done

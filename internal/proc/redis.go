@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -33,7 +34,7 @@ func Redis(tb testing.TB, args ...string) (string, *Process) {
 // RedisOn is Redis on a given port: that of a server that was stopped, say.
 func RedisOn(tb testing.TB, port int, args ...string) (string, *Process) {
 	tb.Helper()
-	addr, p, err := redisOn(tb, port, args...)
+	addr, p, err := redisOn(tb, port, nil, args...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func RedisOn(tb testing.TB, port int, args ...string) (string, *Process) {
 func redisOnAny(tb testing.TB, choose func(testing.TB) int, args ...string) (string, *Process) {
 	tb.Helper()
 	for attempt := 1; ; attempt++ {
-		addr, p, err := redisOn(tb, choose(tb), args...)
+		addr, p, err := redisOn(tb, choose(tb), nil, args...)
 		if err == nil {
 			return addr, p
 		}
@@ -53,7 +54,7 @@ func redisOnAny(tb testing.TB, choose func(testing.TB) int, args ...string) (str
 	}
 }
 
-func redisOn(tb testing.TB, port int, args ...string) (string, *Process, error) {
+func redisOn(tb testing.TB, port int, env []string, args ...string) (string, *Process, error) {
 	tb.Helper()
 	number := strconv.Itoa(port)
 	p, err := start(tb, Options{
@@ -63,6 +64,7 @@ func redisOn(tb testing.TB, port int, args ...string) (string, *Process, error) 
 			"--port", number, "--bind", "127.0.0.1", "--dir", tb.TempDir(),
 			"--save", "", "--appendonly", "no", "--daemonize", "no",
 		}, args...),
+		Env: env,
 	})
 	if err != nil {
 		return "", nil, err
@@ -81,15 +83,36 @@ func redisOn(tb testing.TB, port int, args ...string) (string, *Process, error) 
 // until each of them serves, and returns their addresses in the order of their slots.
 func RedisCluster(tb testing.TB, masters int) []string {
 	tb.Helper()
-	addrs := make([]string, masters)
-	nodes := make([]*redis.Client, masters)
-	processes := make([]*Process, masters)
-	for i := range masters {
-		addrs[i], processes[i] = redisOnAny(tb, freeClusterPort,
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+	return RedisClusterWith(tb, masters, false).Masters
+}
+
+// ClusterSet is a Redis Cluster.
+type ClusterSet struct {
+	// Masters are the addresses of the masters in the order of their slots, and Replicas
+	// those of their replicas, empty without any.
+	Masters, Replicas []string
+	// Processes are those of Masters, then those of Replicas.
+	Processes []*Process
+}
+
+// RedisClusterWith is RedisCluster, with a replica for each master if wanted. A master that
+// is silent for two seconds is replaced.
+func RedisClusterWith(tb testing.TB, masters int, replicas bool) *ClusterSet {
+	tb.Helper()
+	set, count := &ClusterSet{}, masters
+	if replicas {
+		count *= 2
+	}
+	addrs, nodes := make([]string, count), make([]*redis.Client, count)
+	set.Processes = make([]*Process, count)
+	for i := range count {
+		addrs[i], set.Processes[i] = redisOnAny(tb, freeClusterPort,
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+			"--repl-diskless-sync-delay", "0")
 		nodes[i] = redis.NewClient(&redis.Options{Addr: addrs[i], Protocol: 2, DisableIdentity: true})
 		tb.Cleanup(func() { nodes[i].Close() }) //nolint:errcheck // its server goes next
 	}
+	set.Masters, set.Replicas = addrs[:masters], addrs[masters:]
 	ctx, cancel := patient(tb)
 	defer cancel()
 	for i, node := range nodes {
@@ -98,12 +121,39 @@ func RedisCluster(tb testing.TB, masters int) []string {
 		}
 	}
 	for i, node := range nodes {
-		serves := func(ctx context.Context) error { return clusterServes(ctx, node, masters) }
-		if err := processes[i].poll(ctx, "waiting for the cluster", serves); err != nil {
+		serves := func(ctx context.Context) error { return clusterServes(ctx, node, masters, count) }
+		if err := set.Processes[i].poll(ctx, "waiting for the cluster", serves); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	return addrs
+	for i := masters; i < count; i++ {
+		follows := func(ctx context.Context) error { return follow(ctx, nodes[i], nodes[i-masters]) }
+		if err := set.Processes[i].poll(ctx, "waiting for a replica", follows); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return set
+}
+
+// follow makes a node the replica of a master, and has no complaint once it is in step.
+func follow(ctx context.Context, node, master *redis.Client) error {
+	info, err := node.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, "role:slave") { // telling it again would begin anew
+		id, err := master.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return err
+		}
+		if err := node.ClusterReplicate(ctx, id).Err(); err != nil {
+			return err
+		}
+	}
+	if !strings.Contains(info, "master_link_status:up") {
+		return errors.New("it is not in step with its master")
+	}
+	return nil
 }
 
 // freeClusterPort is FreePort for a node whose bus needs a second port.
@@ -123,15 +173,18 @@ func freeClusterPort(tb testing.TB) int {
 	}
 }
 
-// joinCluster gives node i of n its share of the slots and tells it of the first node.
+// joinCluster gives node i, of which the first n are masters, its share of the slots and
+// tells it of the first node.
 // Slots are named one by one, since ADDSLOTSRANGE is younger than Redis 6.2.
 func joinCluster(ctx context.Context, node *redis.Client, i, n int, first string) error {
 	args := []any{"CLUSTER", "ADDSLOTS"}
-	for slot := i * slots / n; slot < (i+1)*slots/n; slot++ {
+	for slot := i * slots / n; slot < (i+1)*slots/n && i < n; slot++ {
 		args = append(args, slot)
 	}
-	if err := node.Do(ctx, args...).Err(); err != nil {
-		return err
+	if i < n {
+		if err := node.Do(ctx, args...).Err(); err != nil {
+			return err
+		}
 	}
 	if err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
@@ -146,13 +199,14 @@ func joinCluster(ctx context.Context, node *redis.Client, i, n int, first string
 	return node.ClusterMeet(ctx, host, port).Err()
 }
 
-// clusterServes has no complaint once the node knows all masters and answers for keys.
-func clusterServes(ctx context.Context, node *redis.Client, masters int) error {
+// clusterServes has no complaint once the node knows all masters and all nodes, and the
+// cluster answers for keys.
+func clusterServes(ctx context.Context, node *redis.Client, masters, nodes int) error {
 	info, err := node.ClusterInfo(ctx).Result()
 	if err != nil {
 		return err
 	}
-	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_size:%d", masters), fmt.Sprintf("cluster_slots_ok:%d", slots)} {
+	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_size:%d", masters), fmt.Sprintf("cluster_known_nodes:%d", nodes), fmt.Sprintf("cluster_slots_ok:%d", slots)} {
 		if !strings.Contains(info, want+"\r") {
 			return fmt.Errorf("no %s in %q", want, info)
 		}
