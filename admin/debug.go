@@ -12,11 +12,15 @@ import (
 	"github.com/sluice-rls/sluice/descriptors"
 )
 
-// DebugOptions are what the operators' pages need; all fields are required.
+// DebugOptions are what the operators' pages need.
 type DebugOptions struct {
 	// Rules gives the rules in force, never nil.
 	Rules    func() *descriptors.Rules
 	Gatherer prometheus.Gatherer
+	// Switches are on /switches; nil: there is no such page.
+	Switches Switches
+	// Leases is the page /leases, of tokens that are held ahead; nil: there is no such page.
+	Leases http.HandlerFunc
 }
 
 // NewDebug returns the handler of the operators' address. It has profiles, so it
@@ -26,6 +30,12 @@ func NewDebug(o DebugOptions) http.Handler {
 	mux.HandleFunc("/{$}", index)
 	mux.HandleFunc("/rlconfig", o.rules)
 	mux.HandleFunc("/stats", o.stats)
+	if o.Switches != nil {
+		mux.Handle("/switches", turner(o.Switches))
+	}
+	if o.Leases != nil {
+		mux.HandleFunc("/leases", o.Leases)
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -36,8 +46,10 @@ func NewDebug(o DebugOptions) http.Handler {
 
 func index(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, `/debug/pprof/: profiles
+/leases: tokens that this instance holds ahead of use, if it prefetches
 /rlconfig: the rules in force
 /stats: all metrics as text
+/switches: what is changed at run time; POST /switches?mode=shadow changes it
 `)
 }
 

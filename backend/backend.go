@@ -59,6 +59,34 @@ const (
 	Auto
 )
 
+// OnFailure says what decides a take while its store does not.
+type OnFailure uint8
+
+const (
+	// FailDefault leaves it to the process's setting.
+	FailDefault OnFailure = iota
+	// FailLocal counts in a bucket of the process, with its share of rate and burst.
+	FailLocal
+	// FailAllow is always within the limit.
+	FailAllow
+	// FailDeny is always over it.
+	FailDeny
+)
+
+// Source says what decided a take.
+type Source uint8
+
+const (
+	// Bucketed is the bucket that the take names. It is the zero value.
+	Bucketed Source = iota
+	// LocalShare is a bucket of this process that stood in for it, by FailLocal.
+	LocalShare
+	// DegradedAllow is FailAllow: no bucket was asked.
+	DegradedAllow
+	// DegradedDeny is FailDeny: no bucket was asked.
+	DegradedDeny
+)
+
 // MaxHits is the largest charge that is told apart: more counts as this many, so that
 // every count is exact in a float64.
 const MaxHits = 1 << 53
@@ -80,6 +108,17 @@ type Take struct {
 	Give     uint64
 	Mode     Mode
 	Overflow Overflow
+	// OnFailure decides the take where the store cannot; stores themselves do not look at
+	// it.
+	OnFailure OnFailure
+	// NoLease asks for the store's own answer: no tokens are fetched ahead for this take,
+	// and it is not decided from memory.
+	NoLease bool
+	// Lease is the account of an instance that holds tokens of the bucket ahead of their
+	// use; nil: it has none. The store brings it up to date, in a denied call too, unless it
+	// returns an error: then the account as the store has it is not known. Only a
+	// TokenBucket leases.
+	Lease *Lease
 }
 
 // Look reports whether the take only asks.
@@ -105,6 +144,9 @@ type Decision struct {
 	// Full is how long until the bucket is full if nobody takes from it, in whole
 	// microseconds, rounded up, and at most MaxIdle.
 	Full time.Duration
+	// Source says what decided. For DegradedAllow and DegradedDeny only OK and Wait say
+	// anything.
+	Source Source
 }
 
 // Remaining is the number of whole tokens left, never negative.

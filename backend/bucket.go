@@ -105,12 +105,15 @@ func (b *Bucket) Expires() int64 { return int64(b.expires) }
 // open brings the bucket to now, and returns its meter and what that said. A bucket whose
 // time is over starts afresh, and so does one of another algorithm: callers give that
 // another key.
-func (b *Bucket) open(l *Limit, now float64) (m meter, keep bool) {
-	if b.expires <= now || b.algorithm != l.Algorithm {
-		*b = Bucket{algorithm: l.Algorithm}
+func (b *Bucket) open(t *Take, now float64) (m meter, keep bool) {
+	if b.expires <= now || b.algorithm != t.Limit.Algorithm {
+		*b = Bucket{algorithm: t.Limit.Algorithm}
+	}
+	if t.Lease != nil {
+		return &b.tokens, b.tokens.openFor(t.Lease, &t.Limit, now)
 	}
 	m = b.meter()
-	return m, m.open(l, now)
+	return m, m.open(&t.Limit, now)
 }
 
 // meter is the one place that knows all algorithms, with the table of take.lua.

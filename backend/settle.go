@@ -18,6 +18,8 @@ func Check(takes []Take, dst []Decision) error {
 			return fmt.Errorf("taking: algorithm %d is unknown", l.Algorithm)
 		case l.Requests == 0 || l.Burst == 0 || period(l) == 0:
 			return errors.New("taking: requests, burst or period of the limit is 0")
+		case takes[i].Lease != nil && !takes[i].Lease.valid(&takes[i], len(takes) == 1):
+			return errors.New("taking: a take that cannot have its lease")
 		}
 	}
 	return nil
@@ -64,7 +66,7 @@ func Denied(takes []Take, dst []Decision) bool {
 // assess says whether the take could be paid, and changes nothing.
 func (b *Bucket) assess(t *Take, now float64) Decision {
 	before := *b
-	m, _ := b.open(&t.Limit, now)
+	m, _ := b.open(t, now)
 	left := m.left(&t.Limit)
 	debt := t.Hits > 0 && (t.Overflow == Debt || (t.Overflow == Auto && b.looked > now))
 	*b = before
@@ -87,17 +89,8 @@ func (t *Take) need(debt bool) float64 {
 func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 	l := &t.Limit
 	before := *b
-	m, back := b.open(l, now)
-	taken := t.Hits > 0 && (d.Debt || (d.OK && !denied))
-	given := t.Give > 0 && (d.Debt || d.OK) && !denied
-	if taken {
-		hits, most := float64(min(t.Hits, MaxHits)), m.left(l)+l.Capacity()
-		m.take(l, min(hits, most))
-		d.Charged = uint64(min(hits, most+slack(most)))
-	}
-	if given {
-		m.give(l, float64(min(t.Give, MaxHits)))
-	}
+	m, back := b.open(t, now)
+	changed := b.charge(m, t, denied, d) || back
 	d.Level = m.left(l)
 	d.Full = duration(m.wait(l, now, l.Capacity()))
 	if !d.OK {
@@ -108,12 +101,33 @@ func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 		b.looked = max(b.looked, now+period(l))
 	}
 	b.keep(m, l, now)
-	if !taken && !given && !back {
+	if !changed {
 		b.revert(&before, t, now, marked)
 	}
 	if b.expires <= now {
 		*b = Bucket{}
 	}
+}
+
+// charge takes and gives what the take asks for, if the call passes, and sees to its lease.
+// It reports whether any of that was done.
+func (b *Bucket) charge(m meter, t *Take, denied bool, d *Decision) bool {
+	l := &t.Limit
+	taken := t.Hits > 0 && (d.Debt || (d.OK && !denied))
+	given := t.Give > 0 && (d.Debt || d.OK) && !denied
+	if taken {
+		hits, most := t.payable(m.left(l)), m.left(l)+l.Capacity()
+		m.take(l, min(hits, most))
+		d.Charged = uint64(min(hits, most+slack(most)))
+	}
+	if given {
+		m.give(l, float64(min(t.Give, MaxHits)))
+	}
+	if t.Lease != nil {
+		all := float64(min(t.Hits, MaxHits)) * float64(min(max(t.Lease.Calls, 1), MaxHits))
+		b.tokens.lease(t, (t.Hits == 0 && d.OK) || (taken && float64(d.Charged) >= all))
+	}
+	return taken || given || t.Lease != nil
 }
 
 // revert makes the bucket what it was before a take that took nothing, but for the mark of

@@ -32,6 +32,8 @@ func Parse(args []string, lookup func(string) (string, bool)) (Settings, []strin
 		p.read(r, flags, lookup)
 	}
 	p.resolveRedis()
+	p.resolvePerSecond()
+	p.s.FailFast = p.start == "fail-fast"
 	p.resolvePrometheus()
 	p.resolveHeaders()
 	p.resolveRules()
@@ -44,9 +46,11 @@ func Parse(args []string, lookup func(string) (string, bool)) (Settings, []strin
 // A parser gathers what Parse makes.
 type parser struct {
 	s             Settings
-	redis         redisTexts
+	redis, second redisTexts
+	perSecond     bool
 	usePrometheus bool
 	backend       string
+	start         string
 
 	groups []group
 	given  map[string]string // by row id, the name that the user gave it by: PORT or -port

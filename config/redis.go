@@ -43,6 +43,12 @@ type Redis struct {
 	PoolSize int
 	// DialTimeout bounds making a connection, Budget the wait of a call for Redis.
 	DialTimeout, Budget time.Duration
+	// Slow is the time from which on an answer counts against Redis; the budget if 0.
+	Slow time.Duration
+	// MaxInFlight bounds the commands in flight.
+	MaxInFlight int
+	// HealthCheck makes health depend on Redis.
+	HealthCheck bool
 }
 
 // What a given 0 stands for: the reference takes it for its own default.
@@ -121,7 +127,7 @@ func (p *parser) checkRedisTLS() {
 	} {
 		switch {
 		case f.path == "":
-		case !r.TLS && !p.has("REDIS_TLS"):
+		case !r.TLS && !p.has("REDIS_TLS") && !p.has("REDIS_PERSECOND_TLS"):
 			p.fail(f.env, "is set, and neither is REDIS_TLS nor a rediss:// address")
 		case r.TLS:
 			if err := readable(f.path); err != nil {

@@ -21,7 +21,7 @@ func TestRedisAddresses(t *testing.T) {
 		if s.Embedded() {
 			t.Errorf("Parse(%q).Embedded() = true", words)
 		}
-		ignore := cmpopts.IgnoreFields(config.Redis{}, "PoolSize", "DialTimeout", "Budget")
+		ignore := cmpopts.IgnoreFields(config.Redis{}, "PoolSize", "DialTimeout", "Budget", "MaxInFlight")
 		if want.Type == "" {
 			want.Type = config.Single
 		}

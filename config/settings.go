@@ -40,6 +40,8 @@ type Settings struct {
 	DebugPort int
 	// GRPCUDS is a unix socket's path in place of GRPCHost and GRPCPort, or empty.
 	GRPCUDS string
+	// GRPCEngine is what serves it: grpc-go or lean.
+	GRPCEngine string
 	// GRPCMaxConnectionAge is the age at which a gRPC connection is told to go away,
 	// and GRPCMaxConnectionAgeGrace how long its calls may still take. 0: never.
 	GRPCMaxConnectionAge, GRPCMaxConnectionAgeGrace time.Duration
@@ -60,6 +62,9 @@ type Settings struct {
 	// Redis is how to reach Redis; it has no address where buckets are kept in the
 	// process (see Embedded).
 	Redis Redis
+	// PerSecond is a second Redis for the limits by the second; it has no address if there is
+	// none.
+	PerSecond Redis
 	// CacheKeyPrefix goes before the key of every bucket. It holds no braces.
 	CacheKeyPrefix string
 	// HashKeys keeps the values of requests out of the store's keys, and HashSecret (the
@@ -69,10 +74,27 @@ type Settings struct {
 	// OnFailure is what rules do that do not say it themselves while Redis is away:
 	// local, allow or deny.
 	OnFailure string
+	// FailureMode is rule, which answers by the rules' own choice while Redis is away, or
+	// error, which answers UNAVAILABLE.
+	FailureMode string
+	// Instances is the number of instances that share the limits; 0 counts them in Redis.
+	Instances int
+	// FailFast ends the process if Redis has not been reached StartTimeout after the start.
+	FailFast     bool
+	StartTimeout time.Duration
+
+	// Prefetch lets hot keys be decided from tokens that are fetched ahead, with Redis.
+	// PrefetchFraction is the part of a bucket that all instances may hold of it, and
+	// PrefetchScarcity the part of the time to full for which an instance stays away from an
+	// empty bucket.
+	Prefetch                           bool
+	PrefetchFraction, PrefetchScarcity float64
 
 	// DefaultAlgorithm is the algorithm of rules that name none: token_bucket,
 	// fixed_window, sliding_window, sliding_log or leaky_bucket.
 	DefaultAlgorithm string
+	// SwitchesFile is a file of what can be changed while the process runs, or empty.
+	SwitchesFile string
 	// NearLimitRatio is the used share of a limit, 0 to 1, from which it counts as near.
 	NearLimitRatio float64
 	// ShadowMode answers OK to every call, and counts what it would have answered.

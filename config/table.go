@@ -63,6 +63,7 @@ func (p *parser) table() []group {
 		{"Answers", p.answerRows()},
 		{"Buckets", p.bucketRows()},
 		{"Redis", p.redisRows()},
+		{"A second Redis", p.perSecondRows()},
 	}
 }
 
@@ -115,6 +116,7 @@ func (p *parser) listenerRows() []row {
 		{env: "GRPC_UDS", value: text(&s.GRPCUDS), help: "Path of a unix socket for the rate limit service, in place of GRPC_HOST and GRPC_PORT"},
 		{env: "DEBUG_HOST", def: "127.0.0.1", value: host(&s.DebugHost), help: "Address of the debug pages, which have no password: this machine only, unless told otherwise"},
 		{env: "DEBUG_PORT", def: "6070", value: port(&s.DebugPort), help: "Port of the debug pages"},
+		{env: "GRPC_ENGINE", def: "grpc-go", value: choice(&s.GRPCEngine, "grpc-go", "lean"), help: "What serves the rate limit service: grpc-go, or an HTTP/2 server of our own that spends a fraction of its time on a call"},
 		{env: "GRPC_MAX_CONNECTION_AGE", def: "24h", value: duration(&s.GRPCMaxConnectionAge, 0), help: "Age at which a connection is told to go away, so that clients spread over new instances; 0 is never"},
 		{env: "GRPC_MAX_CONNECTION_AGE_GRACE", def: "1h", value: duration(&s.GRPCMaxConnectionAgeGrace, 0), help: "Time that calls on such a connection may still take; 0 is no bound"},
 		{env: "DRAIN_DELAY", def: "2s", value: duration(&s.DrainDelay, 0), help: "Time from SIGTERM, when health turns to not serving, until listeners close. Less than SHUTDOWN_TIMEOUT"},
@@ -143,6 +145,7 @@ func (p *parser) answerRows() []row {
 		{env: "SHADOW_MODE", def: "false", value: boolean(&s.ShadowMode), help: "Count and report, but answer OK to every call"},
 		{env: "QUOTA_MODE", def: "false", value: boolean(&s.QuotaMode), help: "Treat every rule as if it had quota_mode"},
 		{env: "RESPONSE_DYNAMIC_METADATA", def: "false", value: boolean(&s.ResponseDynamicMetadata), help: "Answer with the descriptors and the rules' metadata as dynamic metadata"},
+		{env: "SWITCHES_FILE", value: text(&s.SwitchesFile), help: "File of switches that act at once when it is edited: mode (enforce, shadow, allow, deny), on_failure (local, allow, deny), log_level (debug, info, warn, error), a line each as in mode: shadow"},
 		{env: "NEAR_LIMIT_RATIO", def: "0.8", value: share(&s.NearLimitRatio), help: "Used share of a limit from which it counts as near"},
 	}
 }
@@ -156,8 +159,28 @@ func (p *parser) bucketRows() []row {
 			help:  "Algorithm of rules that name none",
 		},
 		{
-			env: "ON_FAILURE", def: "local", value: choice(&s.OnFailure, "local", "allow", "deny"),
+			env: "PREFETCH", def: "off", value: switched(&s.Prefetch, "auto", "off"),
+			help: "With Redis: auto decides calls on hot keys from tokens that are fetched ahead, for rules that do not say prefetch: off; off asks Redis each time",
+		},
+		{
+			env: "PREFETCH_FRACTION", def: "0.15", value: between(&s.PrefetchFraction, 0.01, 0.3),
+			help: "Part of a bucket's tokens that all instances may hold ahead: more means fewer calls to Redis and less room for bursts",
+		},
+		{
+			env: "PREFETCH_SCARCITY", def: "0.05", value: between(&s.PrefetchScarcity, 0.02, 0.1),
+			help: "Part of the time to full, at most 100 ms, for which an instance stays away from an empty bucket: more means fewer calls to Redis above the limit",
+		},
+		{
+			env: "ON_FAILURE", def: "allow", value: choice(&s.OnFailure, "local", "allow", "deny"),
 			help: "What rules that do not say it do while Redis is away",
+		},
+		{
+			env: "FAILURE_MODE", def: "rule", value: choice(&s.FailureMode, "rule", "error"),
+			help: "What a call gets that Redis does not decide: rule answers by on_failure of each rule, error answers UNAVAILABLE, so that Envoy's failure_mode_deny decides",
+		},
+		{
+			env: "INSTANCES", def: "0", value: integer(&s.Instances, 0, 100000),
+			help: "Number of instances that share the limits, for their parts while Redis is away; 0 counts those that Redis has heard of",
 		},
 		{
 			env: "BACKEND_TYPE", def: "redis",
@@ -180,7 +203,7 @@ func (p *parser) bucketRows() []row {
 }
 
 func (p *parser) redisRows() []row {
-	r := &p.s.Redis
+	s, r := &p.s, &p.s.Redis
 	return []row{
 		{
 			env: "REDIS_URL", value: text(&p.redis.url), show: maskURL,
@@ -198,5 +221,10 @@ func (p *parser) redisRows() []row {
 		{env: "REDIS_POOL_SIZE", def: "10", value: integer(&r.PoolSize, 0, 10000), help: "Most connections to one server; 0 is the default"},
 		{env: "REDIS_TIMEOUT", def: "10s", value: duration(&r.DialTimeout, 0), help: "Most time for making a connection; 0 is the default"},
 		{env: "REDIS_BUDGET", def: "5ms", value: duration(&r.Budget, 100*time.Microsecond), help: "Most time that a call waits for Redis; then ON_FAILURE decides"},
+		{env: "REDIS_SLOW", def: "0", value: duration(&r.Slow, 0), help: "Time from which on an answer counts as a failure of Redis; 0 is the budget"},
+		{env: "REDIS_MAX_IN_FLIGHT", def: "1000", value: integer(&r.MaxInFlight, 1, 100000), help: "Most commands on their way to Redis at once; of a call beyond that ON_FAILURE decides at once"},
+		{env: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", def: "false", value: boolean(&r.HealthCheck), help: "Let /healthcheck and gRPC health fail while Redis does not answer"},
+		{env: "START", def: "wait", value: choice(&p.start, "wait", "fail-fast"), help: "What to do while Redis has never been reached: wait answers by ON_FAILURE, with /readyz at 503; fail-fast ends the process with exit code 1 after START_TIMEOUT"},
+		{env: "START_TIMEOUT", def: "30s", value: duration(&s.StartTimeout, time.Millisecond), help: "Time that START=fail-fast gives Redis"},
 	}
 }

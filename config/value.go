@@ -79,11 +79,14 @@ func port(dst *int) value {
 }
 
 // share takes a number from 0 to 1.
-func share(dst *float64) value {
-	const kind = "a number from 0 to 1"
+func share(dst *float64) value { return between(dst, 0, 1) }
+
+// between takes a number of a range.
+func between(dst *float64, low, high float64) value {
+	kind := fmt.Sprintf("a number from %v to %v", low, high)
 	return value{kind: kind, set: func(text string) error {
 		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(f >= 0 && f <= 1) { // the comparison also refuses NaN
+		if err != nil || !(f >= low && f <= high) { // the comparison also refuses NaN
 			return not(kind)
 		}
 		*dst = f
@@ -124,6 +127,19 @@ func choice(dst *string, words ...string) value {
 		}
 		return not(kind)
 	}}
+}
+
+// switched takes one of two words.
+func switched(dst *bool, on, off string) value {
+	var word string
+	v := choice(&word, on, off)
+	set := v.set
+	v.set = func(text string) error {
+		err := set(text)
+		*dst = err == nil && word == on
+		return err
+	}
+	return v
 }
 
 // except is v with an error of its own for one word that users of the reference know.

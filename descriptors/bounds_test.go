@@ -45,5 +45,4 @@ func TestOverrideLimit(t *testing.T) {
 	f(backend.TokenBucket, 5, descriptors.Year, 4294967295, backend.Limit{Requests: 5, Period: descriptors.MaxPeriod, Burst: 5})
 	f(backend.LeakyBucket, 3000, descriptors.Second, 1, backend.Limit{Algorithm: backend.LeakyBucket, Requests: 3000, Period: time.Second, Burst: 30})
 	f(backend.SlidingLog, 100000, descriptors.Hour, 2, backend.Limit{Algorithm: backend.SlidingLog, Requests: 100000, Period: 2 * time.Hour, Burst: 100000})
-	f(backend.SlidingLog, 100001, descriptors.Hour, 2, backend.Limit{Algorithm: backend.SlidingWindow, Requests: 100001, Period: 2 * time.Hour, Burst: 100001})
 }

@@ -23,6 +23,7 @@ func (r *Rules) Hints() []Problem {
 		d := r.domains[name]
 		hints = append(hints, listHints(d.nodes, (&scope{}).below(oneLine(name)))...)
 		hints = append(hints, d.burstHints()...)
+		hints = append(hints, d.logHints()...)
 		hints = append(hints, d.replaceHints()...)
 	}
 	sortProblems(hints)
@@ -69,6 +70,21 @@ func (d *Domain) burstHints() []Problem {
 	}
 	return hints
 }
+
+// logHints looks at logs that keep an entry for each of very many requests.
+func (d *Domain) logHints() []Problem {
+	var hints []Problem
+	for _, r := range d.rules {
+		if r.Limit.Algorithm == backend.SlidingLog && r.Limit.Requests > hintEntries {
+			hints = append(hints, r.hint("algorithm", "sliding_log keeps an entry for each of up to %d requests, about 130 bytes in Redis and 24 in the process; sliding_window keeps two numbers",
+				r.Limit.Requests))
+		}
+	}
+	return hints
+}
+
+// hintEntries is the most entries of a log that nobody is told of.
+const hintEntries = 100_000
 
 // burstSeconds is how many seconds of the rate a capacity is worth, 0 where the algorithm
 // has none apart from its rate.

@@ -63,7 +63,6 @@ func readLimit(p *parser, s *scope, d *descriptor, at *pair) {
 	case own == nil || isPlainBoolean(own.value):
 		p.checkRequired(&l, s, at.key, pairs)
 		p.checkPeriod(&l, s)
-		p.checkLogged(&l, s)
 		p.checkBurst(&l, s, pairs)
 	}
 	if at := slices.Index(l.replaces, l.name); at >= 0 && l.name != "" {
@@ -172,31 +171,16 @@ func defaultBurst(of backend.Limit) uint64 {
 	return of.Requests
 }
 
-// maxLogged is the most requests of a sliding_log, which keeps an entry for each.
-const maxLogged = 100_000
-
 // OverrideLimit is the limit that a request brings along, as a rule of the same numbers
 // would have it under the given default algorithm. A multiplier of 0 counts as 1, and a
-// period longer than MaxPeriod as that long: nobody waits for the difference. A sliding
-// log of more requests than a rule may have is a sliding window.
+// period longer than MaxPeriod as that long: nobody waits for the difference.
 func OverrideLimit(a backend.Algorithm, requests uint32, unit Unit, multiplier uint32) backend.Limit {
 	l := backend.Limit{Algorithm: a, Requests: uint64(requests), Period: MaxPeriod}
 	if m := time.Duration(max(multiplier, 1)); m <= MaxPeriod/unit.Duration() {
 		l.Period = m * unit.Duration()
 	}
-	if a == backend.SlidingLog && requests > maxLogged {
-		l.Algorithm = backend.SlidingWindow
-	}
 	l.Burst = defaultBurst(l)
 	return l
-}
-
-// checkLogged refuses a log that would fill the memory.
-func (p *parser) checkLogged(l *limit, s *scope) {
-	if l.algorithm.or(p.defaultAlgorithm) == backend.SlidingLog && l.requests.value > maxLogged {
-		p.failAt(l.requests.at, s.field("requests_per_unit"),
-			"%d is above %d, the most that a sliding_log keeps; take sliding_window, or another algorithm", l.requests.value, maxLogged)
-	}
 }
 
 func algorithmName(a backend.Algorithm) string {

@@ -24,7 +24,7 @@ var beyondSchema = []string{
 	// no two of a list may be alike
 	"duplicate",
 	// one value bounds another
-	"replaces_itself", "multiplier_above_period", "sliding_log_large",
+	"replaces_itself", "multiplier_above_period",
 	// the text as written is lost
 	"requests_fraction_zero", "requests_exponent", "requests_leading_zero",
 	// a schema sees one document, its merges done

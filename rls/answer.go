@@ -4,51 +4,46 @@ import (
 	"math"
 	"time"
 
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
-
 	"github.com/sluice-rls/sluice/backend"
+	"github.com/sluice-rls/sluice/rls/wire"
 )
 
-// answer makes the reply: a status for each descriptor, in order, and one code.
-func (c *call) answer(s *Service) *rlsv3.RateLimitResponse {
+// answer appends the reply: a status for each descriptor, in order, and one code.
+func (c *call) answer(dst []byte) []byte {
 	for i := range c.slots {
 		if sl := &c.slots[i]; sl.kind == limited {
 			sl.judge(&c.takes[sl.take], &c.dst[sl.take])
 		}
 	}
 	c.denied = denies(c.slots)
-	r := &rlsv3.RateLimitResponse{
-		OverallCode: rlsv3.RateLimitResponse_OK,
-		Statuses:    make([]*rlsv3.RateLimitResponse_DescriptorStatus, len(c.slots)),
-	}
-	if c.denied {
-		r.OverallCode = rlsv3.RateLimitResponse_OVER_LIMIT
-	}
+	dst = wire.AppendOverallCode(dst, c.denied)
 	for i := range c.slots {
-		r.Statuses[i] = c.status(&c.slots[i])
+		dst = c.appendStatus(dst, &c.slots[i])
 	}
+	var denier *slot
 	if c.denied {
-		denier := longestWait(c.slots)
-		addRetryAfter(r, denier)
-		addBody(r, denier)
+		denier = longestWait(c.slots)
+		dst = appendRetryAfter(dst, denier)
+		dst = appendContentType(dst, denier)
 	}
-	if s.opts.Headers != nil {
-		s.opts.Headers.add(r, c)
+	if names := c.s.opts.Headers; names != nil {
+		dst = names.append(dst, c)
 	}
-	if s.opts.DynamicMetadata {
-		r.DynamicMetadata = dynamicMetadata(c)
+	dst = appendBody(dst, denier)
+	if c.s.opts.DynamicMetadata {
+		dst = c.appendMetadata(dst)
 	}
-	return r
+	return dst
 }
 
 // judge turns the decision about a bucket into this descriptor's own: another one may
 // have asked for the same bucket in the same call.
 func (sl *slot) judge(take *backend.Take, d *backend.Decision) {
 	switch {
-	case sl.negative:
+	case sl.negative, d.Source == backend.DegradedAllow:
 		sl.over = false
+	case d.Source == backend.DegradedDeny:
+		sl.over = true
 	case sl.look() && !take.Look():
 		before := backend.Decision{Level: d.Level + float64(d.Charged)}
 		sl.over = before.Remaining() == 0
@@ -97,33 +92,26 @@ func longestWait(slots []slot) *slot {
 	return longest
 }
 
-// status is one descriptor's DescriptorStatus. There is a current_limit only where a
-// limit applied and its bucket was heard, since Envoy makes headers of it.
-func (c *call) status(sl *slot) *rlsv3.RateLimitResponse_DescriptorStatus {
-	st := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
+// appendStatus appends one descriptor's DescriptorStatus. There is a current_limit only
+// where a limit applied and its bucket was heard, since Envoy makes headers of it.
+func (c *call) appendStatus(dst []byte, sl *slot) []byte {
+	var st wire.Status
 	switch {
 	case sl.kind == unlimited:
-		st.LimitRemaining = math.MaxUint32
-		return st
-	case sl.kind != limited, c.degraded && sl.requests > 0:
-		return st
+		st.Remaining = math.MaxUint32
+	case sl.kind != limited, c.dst[sl.take].Source == backend.DegradedAllow:
+	default:
+		st.Over = sl.over && (sl.rule == nil || !sl.rule.Shadow)
+		st.Remaining = uint32(min(sl.remaining, math.MaxUint32))
+		st.ResetSeconds = seconds(sl.reset)
+		if sl.rule != nil {
+			st.Limit = c.set.limits[sl.rule.ID]
+		} else {
+			c.limit = wire.AppendLimit(c.limit[:0], sl.requests, uint32(sl.unit), sl.multiplier, "")
+			st.Limit = c.limit
+		}
 	}
-	if sl.over && (sl.rule == nil || !sl.rule.Shadow) {
-		st.Code = rlsv3.RateLimitResponse_OVER_LIMIT
-	}
-	st.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{
-		RequestsPerUnit: sl.requests,
-		Unit:            rlsv3.RateLimitResponse_RateLimit_Unit(sl.unit),
-	}
-	if sl.multiplier > 1 {
-		st.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(sl.multiplier)
-	}
-	if sl.rule != nil {
-		st.CurrentLimit.Name = sl.rule.Name
-	}
-	st.LimitRemaining = uint32(min(sl.remaining, math.MaxUint32))
-	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds(sl.reset)}
-	return st
+	return wire.AppendStatus(dst, &st)
 }
 
 // seconds rounds up, since Envoy cuts fractions off: a client that waits must not come

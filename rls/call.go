@@ -3,7 +3,6 @@ package rls
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -14,7 +13,13 @@ import (
 
 // call is the scratch of one call, used again by later ones.
 type call struct {
+	s      *Service
+	stripe uint32 // of the counters: scratches that are in use at once differ, mostly
+	start  time.Time
+
+	msg  []byte // the message; req shares its memory
 	req  wire.Request
+	set  *ruleSet // the rules in force, and their counters
 	dom  *descriptors.Domain
 	ents []descriptors.Entry // the entries of the descriptor in hand
 
@@ -22,13 +27,14 @@ type call struct {
 	names map[string]struct{}
 
 	label []byte // scratch for a metric's label
+	limit []byte // scratch for a status' current_limit
 	keys  []byte // the buckets' keys, one after the other
 	takes []backend.Take
 	dst   []backend.Decision
 	bans  int // how many of takes are bans
 
+	switched Switch
 	denied   bool
-	degraded bool // the store did not answer: everything passes but bans
 }
 
 // kind is what a descriptor came to before any bucket was asked.
@@ -65,31 +71,35 @@ func (sl *slot) banned() bool { return sl.kind == limited && sl.requests == 0 }
 
 func (sl *slot) look() bool { return sl.hits == 0 && !sl.negative }
 
-// plan matches the descriptors and lists the takes that they ask for.
-func (c *call) plan(s *Service, rules *descriptors.Rules) {
-	c.dom = rules.Domain(c.req.Domain)
+// plan matches the descriptors and lists the takes that they ask for: none if the switch
+// decides.
+func (c *call) plan(sw Switch) {
+	c.dom = c.set.rules.Domain(c.req.Domain)
 	c.slots, c.takes, c.keys, c.bans = c.slots[:0], c.takes[:0], c.keys[:0], 0
-	c.denied, c.degraded = false, false
+	c.switched, c.denied = sw, false
+	if sw.decides() {
+		return
+	}
 	replaces := false
 	for i := range c.req.Descriptors {
 		c.slots = append(c.slots, slot{})
 		sl := &c.slots[i]
-		c.match(s, &c.req.Descriptors[i], sl)
+		c.match(&c.req.Descriptors[i], sl)
 		replaces = replaces || sl.rule != nil && len(sl.rule.Replaces) > 0
 	}
 	if replaces {
 		c.replace()
 	}
-	c.setModes(s)
+	c.setModes()
 	for i := range c.slots {
 		if c.slots[i].kind == limited {
-			c.addTake(s, i)
+			c.addTake(i)
 		}
 	}
 }
 
 // match finds what limits a descriptor and how many hits it stands for.
-func (c *call) match(s *Service, d *wire.Descriptor, sl *slot) {
+func (c *call) match(d *wire.Descriptor, sl *slot) {
 	sl.kind, sl.negative = unmatched, d.Negative
 	switch {
 	case d.HasHits:
@@ -106,7 +116,7 @@ func (c *call) match(s *Service, d *wire.Descriptor, sl *slot) {
 			sl.requests, sl.multiplier = d.Override.RequestsPerUnit, d.Override.UnitMultiplier
 			return
 		}
-		s.metrics.overridesIgnored.Inc()
+		c.s.metrics.overridesIgnored.Inc()
 	}
 	rule := c.dom.Match(c.entries(d))
 	if rule == nil {
@@ -165,12 +175,12 @@ func (c *call) replace() {
 // setModes says of each limited slot what it does to the call when it cannot pay. The
 // quota rules of a call deny it only together, so one that always passes (it is in
 // shadow mode, or no limit applies to it under QUOTA_MODE) frees them all.
-func (c *call) setModes(s *Service) {
+func (c *call) setModes() {
 	free := false
 	for i := range c.slots {
 		sl := &c.slots[i]
-		quota := s.opts.Quota && sl.kind != unlimited || sl.kind == limited && sl.rule != nil && sl.rule.Quota
-		shadow := s.opts.Shadow || sl.rule != nil && sl.rule.Shadow
+		quota := c.s.opts.Quota && sl.kind != unlimited || sl.kind == limited && sl.rule != nil && sl.rule.Quota
+		shadow := c.shadows(sl)
 		switch {
 		case quota && (shadow || sl.kind != limited):
 			free = true
@@ -188,9 +198,14 @@ func (c *call) setModes(s *Service) {
 	}
 }
 
+// shadows reports whether a slot denies nothing, whatever comes of it.
+func (c *call) shadows(sl *slot) bool {
+	return c.s.opts.Shadow || c.switched == ShadowAll || sl.rule != nil && sl.rule.Shadow
+}
+
 // addTake adds the take of slot i, or adds its hits to the take of an earlier slot on
 // the same bucket: a bucket that is named twice is charged the sum, once.
-func (c *call) addTake(s *Service, i int) {
+func (c *call) addTake(i int) {
 	sl, d := &c.slots[i], &c.req.Descriptors[i]
 	take := backend.Take{Mode: sl.mode, Overflow: sl.overflow(d.HasHits)}
 	if sl.negative {
@@ -210,9 +225,11 @@ func (c *call) addTake(s *Service, i int) {
 	start := len(c.keys)
 	if sl.rule != nil {
 		take.Limit = sl.rule.Limit
+		take.OnFailure = onFailures[sl.rule.OnFailure]
+		take.NoLease = !sl.rule.Prefetch
 		c.keys = sl.rule.AppendKey(c.keys, c.entries(d))
 	} else {
-		take.Limit = descriptors.OverrideLimit(s.opts.OverrideAlgorithm, sl.requests, sl.unit, sl.multiplier)
+		take.Limit = descriptors.OverrideLimit(c.s.opts.OverrideAlgorithm, sl.requests, sl.unit, sl.multiplier)
 		c.keys = c.dom.AppendOverrideKey(c.keys, c.entries(d), sl.requests, sl.unit, sl.multiplier, take.Limit.Algorithm)
 	}
 	take.Key = c.keys[start:len(c.keys):len(c.keys)]
@@ -256,22 +273,55 @@ func ban(take backend.Take, period time.Duration) backend.Take {
 	return take
 }
 
-// take asks the store for the call's decisions; one of nothing but bans needs none.
-// Without an answer everything passes but bans.
-func (c *call) take(ctx context.Context, s *Service) {
-	c.dst = append(c.dst[:0], make([]backend.Decision, len(c.takes))...)
-	if c.bans < len(c.takes) {
-		c.keyBans()
-		if err := s.store.Take(ctx, c.takes, c.dst); err != nil {
-			c.degraded = true
-			if s.failures.open() {
-				s.log.Warn("store does not answer, calls pass", slog.Any("error", err))
-			}
-			for i := range c.dst {
-				c.dst[i] = backend.Decision{OK: true}
-			}
+// onFailures are the words of the rules for what the store calls the same.
+var onFailures = [...]backend.OnFailure{
+	descriptors.FailDefault: backend.FailDefault,
+	descriptors.FailLocal:   backend.FailLocal,
+	descriptors.FailAllow:   backend.FailAllow,
+	descriptors.FailDeny:    backend.FailDeny,
+}
+
+// ask asks the store for the call's decisions, and waits for them.
+func (c *call) ask(ctx context.Context) error {
+	if c.needsStore() {
+		if err := c.s.store.Take(ctx, c.takes, c.dst); err != nil {
+			return c.undecided(err)
 		}
 	}
+	c.decideBans()
+	return nil
+}
+
+// askNow is ask for as long as that needs no waiting; else it reports false.
+func (c *call) askNow() (ok bool, err error) {
+	if c.needsStore() {
+		if c.s.now == nil {
+			return false, nil
+		}
+		if ok, err = c.s.now.TakeNow(c.takes, c.dst); !ok {
+			return false, nil
+		}
+		if err != nil {
+			return true, c.undecided(err)
+		}
+	}
+	c.decideBans()
+	return true, nil
+}
+
+// needsStore makes room for the decisions, and reports whether the store has a say in
+// them: it has none in a call of nothing but bans.
+func (c *call) needsStore() bool {
+	c.dst = append(c.dst[:0], make([]backend.Decision, len(c.takes))...)
+	if c.bans == len(c.takes) {
+		return false
+	}
+	c.keyBans()
+	return true
+}
+
+// decideBans decides the takes of bans, whatever a store has said of them.
+func (c *call) decideBans() {
 	if c.bans == 0 {
 		return
 	}
@@ -301,6 +351,7 @@ func (c *call) keyBans() {
 			start := len(c.keys)
 			c.keys = append(append(c.keys, tag...), '!')
 			c.keys = strconv.AppendInt(c.keys, int64(i), 10)
+			c.takes[i].OnFailure = backend.FailLocal // which denies it too
 			c.takes[i].Key = c.keys[start:len(c.keys):len(c.keys)]
 		}
 	}

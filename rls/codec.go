@@ -7,15 +7,23 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// message is the bytes of one ShouldRateLimit request as they came.
+// message is the bytes of one ShouldRateLimit request as they came, or of its answer.
 type message struct{ data []byte }
 
-// codec is gRPC's own for protobuf, but for the request of the one method: that stays
-// bytes, since protobuf's decoder refuses a string that is not UTF-8, and Envoy, when
-// refused, lets the request through unlimited.
+// codec is gRPC's own for protobuf, but for the messages of the one method: those stay
+// bytes. Protobuf's decoder refuses a string that is not UTF-8, and Envoy, when refused,
+// lets the request through unlimited; the answer has been encoded by the Service.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
+
+// Marshal is part of encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(*message); ok {
+		return mem.BufferSlice{mem.SliceBuffer(m.data)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
 
 // Unmarshal is part of encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+
+	"github.com/sluice-rls/sluice/rls/wire"
 )
 
 // HealthService is the name under which gRPC health tells of the service; the empty
@@ -35,14 +37,22 @@ type ServerOptions struct {
 	MaxConnectionAgeGrace time.Duration
 	// TLS is the server's side of TLS; nil serves plain HTTP/2.
 	TLS *tls.Config
+	// Lean serves with the engine of rls/wire, which hands on to grpc-go all but the one
+	// method; else grpc-go serves everything.
+	Lean bool
 }
 
 // Server serves a Service over gRPC, with health and reflection beside it.
 type Server struct {
-	*grpc.Server
+	grpc   *grpc.Server
+	engine *wire.Server // nil: grpc-go serves alone
 	health *health.Server
 	drain  chan struct{} // closed when streams must end
 }
+
+// maxStreams is how many calls may be open at once on one connection. Envoy opens another
+// one when it has more.
+const maxStreams = 4096
 
 // windowSize is the flow-control window of streams and connections. A fixed one turns
 // off grpc-go's estimator, which sends two frames more for each call on a connection
@@ -58,7 +68,7 @@ func NewServer(s *Service, opts ServerOptions) *Server {
 		grpc.NumStreamWorkers(16), // spares a goroutine, and the growth of its stack, per call
 		grpc.InitialWindowSize(windowSize),
 		grpc.InitialConnWindowSize(windowSize),
-		grpc.MaxConcurrentStreams(4096),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			// Envoy's connection_keepalive pings each second where it is told to.
 			MinTime:             200 * time.Millisecond,
@@ -74,17 +84,23 @@ func NewServer(s *Service, opts ServerOptions) *Server {
 	if opts.TLS != nil {
 		o = append(o, grpc.Creds(credentials.NewTLS(opts.TLS)))
 	}
-	srv := &Server{Server: grpc.NewServer(o...), health: health.NewServer(), drain: drain}
-	srv.RegisterService(serviceDesc(), s)
-	healthpb.RegisterHealthServer(srv, srv.health)
-	reflection.Register(srv)
+	srv := &Server{grpc: grpc.NewServer(o...), health: health.NewServer(), drain: drain}
+	srv.grpc.RegisterService(serviceDesc(), s)
+	healthpb.RegisterHealthServer(srv.grpc, srv.health)
+	reflection.Register(srv.grpc)
+	if opts.Lean {
+		srv.engine = newEngine(s, srv.grpc, opts)
+	}
 	srv.SetServing(false)
 	return srv
 }
 
 // Serve answers calls on ln until Shutdown or Stop, and closes it.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.Server.Serve(ln)
+	if s.engine != nil {
+		return s.engine.Serve(ln)
+	}
+	err := s.grpc.Serve(ln)
 	if errors.Is(err, grpc.ErrServerStopped) { // the end came before the beginning
 		return nil
 	}
@@ -107,17 +123,30 @@ func (s *Server) SetServing(serving bool) {
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	close(s.drain)
+	if s.engine != nil {
+		s.engine.Shutdown(ctx)
+		s.grpc.Stop()
+		return
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.GracefulStop()
+		s.grpc.GracefulStop()
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.Stop()
+		s.grpc.Stop()
 		<-done
 	}
+}
+
+// Stop cuts all connections.
+func (s *Server) Stop() {
+	if s.engine != nil {
+		s.engine.Stop()
+	}
+	s.grpc.Stop()
 }
 
 // serviceDesc is the generated description of the service with a handler that takes the
@@ -138,7 +167,11 @@ func shouldRateLimit(srv any, ctx context.Context, dec func(any) error, intercep
 	return intercept(ctx, in, info, func(ctx context.Context, req any) (any, error) {
 		s, _ := srv.(*Service)
 		m, _ := req.(*message)
-		return s.Decide(ctx, m.data)
+		reply, err := s.Answer(ctx, m.data, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &message{reply}, nil
 	})
 }
 

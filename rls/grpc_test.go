@@ -27,11 +27,14 @@ import (
 	"github.com/sluice-rls/sluice/rls"
 )
 
+// engines are both, by name, and whether it is the lean one.
+var engines = map[string]bool{"grpc-go": false, "lean": true}
+
 // serve serves store and the shop rules, and gives a connection to it.
-func serve(t *testing.T, store backend.Store) (*rls.Server, *grpc.ClientConn) {
+func serve(t *testing.T, store backend.Store, lean bool) (*rls.Server, *grpc.ClientConn) {
 	t.Helper()
 	rules := load(t, shop)
-	srv := rls.NewServer(rls.New(store, func() *descriptors.Rules { return rules }, rls.Options{}), rls.ServerOptions{})
+	srv := rls.NewServer(rls.New(store, func() *descriptors.Rules { return rules }, rls.Options{}), rls.ServerOptions{Lean: lean})
 	ln := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
@@ -66,90 +69,110 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 func (rawCodec) Name() string { return "proto" }
 
 func TestInvalidUTF8OverGRPCIsLimited(t *testing.T) {
-	_, conn := serve(t, memstore.New(memstore.Options{}))
-	for i := range 4 {
-		var answer rlsv3.RateLimitResponse
-		err := conn.Invoke(t.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName,
-			rawRequest("shop", 0, [][]string{{"user", "\xff\xfe\x00"}}, -1), &answer, grpc.ForceCodecV2(rawCodec{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := rlsv3.RateLimitResponse_OK
-		if i == 3 {
-			want = rlsv3.RateLimitResponse_OVER_LIMIT
-		}
-		if answer.GetOverallCode() != want {
-			t.Errorf("call %d: %v, want %v", i+1, answer.GetOverallCode(), want)
-		}
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			_, conn := serve(t, memstore.New(memstore.Options{}), lean)
+			for i := range 4 {
+				var answer rlsv3.RateLimitResponse
+				err := conn.Invoke(t.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName,
+					rawRequest("shop", 0, [][]string{{"user", "\xff\xfe\x00"}}, -1), &answer, grpc.ForceCodecV2(rawCodec{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := rlsv3.RateLimitResponse_OK
+				if i == 3 {
+					want = rlsv3.RateLimitResponse_OVER_LIMIT
+				}
+				if answer.GetOverallCode() != want {
+					t.Errorf("call %d: %v, want %v", i+1, answer.GetOverallCode(), want)
+				}
+			}
+		})
 	}
 }
 
 func TestAMessageThatIsNoneIsInvalidArgument(t *testing.T) {
-	_, conn := serve(t, memstore.New(memstore.Options{}))
-	err := conn.Invoke(t.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName,
-		[]byte("\x0a\x40"), &rlsv3.RateLimitResponse{}, grpc.ForceCodecV2(rawCodec{}))
-	if status.Code(err) != codes.InvalidArgument {
-		t.Errorf("err = %v, want InvalidArgument", err)
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			_, conn := serve(t, memstore.New(memstore.Options{}), lean)
+			err := conn.Invoke(t.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName,
+				[]byte("\x0a\x40"), &rlsv3.RateLimitResponse{}, grpc.ForceCodecV2(rawCodec{}))
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("err = %v, want InvalidArgument", err)
+			}
+		})
 	}
 }
 
 func TestOtherMethodsAreUnimplemented(t *testing.T) {
-	_, conn := serve(t, memstore.New(memstore.Options{}))
-	err := conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", parseCall(t, "shop: user=x"), &rlsv3.RateLimitResponse{})
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("err = %v, want Unimplemented", err)
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			_, conn := serve(t, memstore.New(memstore.Options{}), lean)
+			err := conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", parseCall(t, "shop: user=x"), &rlsv3.RateLimitResponse{})
+			if status.Code(err) != codes.Unimplemented {
+				t.Errorf("err = %v, want Unimplemented", err)
+			}
+		})
 	}
 }
 
 func TestHealthHasOneStateUnderBothNames(t *testing.T) {
-	srv, conn := serve(t, memstore.New(memstore.Options{}))
-	health := healthpb.NewHealthClient(conn)
-	f := func(want healthpb.HealthCheckResponse_ServingStatus) {
-		t.Helper()
-		for _, name := range []string{"", rls.HealthService} {
-			got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
-			if err != nil || got.GetStatus() != want {
-				t.Errorf("Check(%q) = %v, %v, want %v", name, got.GetStatus(), err, want)
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			srv, conn := serve(t, memstore.New(memstore.Options{}), lean)
+			health := healthpb.NewHealthClient(conn)
+			f := func(want healthpb.HealthCheckResponse_ServingStatus) {
+				t.Helper()
+				for _, name := range []string{"", rls.HealthService} {
+					got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+					if err != nil || got.GetStatus() != want {
+						t.Errorf("Check(%q) = %v, %v, want %v", name, got.GetStatus(), err, want)
+					}
+				}
 			}
-		}
-	}
-	f(healthpb.HealthCheckResponse_NOT_SERVING)
-	srv.SetServing(true)
-	f(healthpb.HealthCheckResponse_SERVING)
-	if _, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "other"}); status.Code(err) != codes.NotFound {
-		t.Errorf("Check(other) = %v, want NotFound", err)
+			f(healthpb.HealthCheckResponse_NOT_SERVING)
+			srv.SetServing(true)
+			f(healthpb.HealthCheckResponse_SERVING)
+			if _, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "other"}); status.Code(err) != codes.NotFound {
+				t.Errorf("Check(other) = %v, want NotFound", err)
+			}
+		})
 	}
 }
 
 func TestReflectionListsTheServices(t *testing.T) {
-	_, conn := serve(t, memstore.New(memstore.Options{}))
-	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(req *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
-		t.Helper()
-		if err := stream.Send(req); err != nil {
-			t.Fatal(err)
-		}
-		got, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	list := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
-	var names []string
-	for _, s := range list.GetListServicesResponse().GetService() {
-		names = append(names, s.GetName())
-	}
-	const service = "envoy.service.ratelimit.v3.RateLimitService"
-	if all := strings.Join(names, " "); !strings.Contains(all, service) || !strings.Contains(all, "grpc.health.v1.Health") {
-		t.Errorf("services = %s", all)
-	}
-	file := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}})
-	if len(file.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-		t.Errorf("no description of %s: %v", service, file)
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			_, conn := serve(t, memstore.New(memstore.Options{}), lean)
+			stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func(req *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
+				t.Helper()
+				if err := stream.Send(req); err != nil {
+					t.Fatal(err)
+				}
+				got, err := stream.Recv()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			list := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+			var names []string
+			for _, s := range list.GetListServicesResponse().GetService() {
+				names = append(names, s.GetName())
+			}
+			const service = "envoy.service.ratelimit.v3.RateLimitService"
+			if all := strings.Join(names, " "); !strings.Contains(all, service) || !strings.Contains(all, "grpc.health.v1.Health") {
+				t.Errorf("services = %s", all)
+			}
+			file := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}})
+			if len(file.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+				t.Errorf("no description of %s: %v", service, file)
+			}
+		})
 	}
 }
 
@@ -159,16 +182,20 @@ type panicStore struct{}
 func (panicStore) Take(context.Context, []backend.Take, []backend.Decision) error { panic("boom") }
 
 func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
-	_, conn := serve(t, panicStore{})
-	client := rlsv3.NewRateLimitServiceClient(conn)
-	for range 2 {
-		_, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
-		if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
-			t.Errorf("err = %v, want Internal without the panic's text", err)
-		}
-	}
-	if _, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: free=x")); err != nil {
-		t.Errorf("a call without the store = %v", err)
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			_, conn := serve(t, panicStore{}, lean)
+			client := rlsv3.NewRateLimitServiceClient(conn)
+			for range 2 {
+				_, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
+				if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
+					t.Errorf("err = %v, want Internal without the panic's text", err)
+				}
+			}
+			if _, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: free=x")); err != nil {
+				t.Errorf("a call without the store = %v", err)
+			}
+		})
 	}
 }
 
@@ -181,40 +208,44 @@ func (s slowStore) Take(ctx context.Context, takes []backend.Take, dst []backend
 }
 
 func TestShutdownFinishesCallsAndEndsStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, conn := serve(t, slowStore{memstore.New(memstore.Options{})})
-		srv.SetServing(true)
-		watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{Service: rls.HealthService})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first, err := watch.Recv(); err != nil || first.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-			t.Fatalf("first of the watch = %v, %v", first, err)
-		}
-		reflecting, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := reflecting.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
-			t.Fatal(err)
-		}
-		called := make(chan error, 1)
-		go func() {
-			_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
-			called <- err
-		}()
-		synctest.Wait() // the call is in the store
-		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-		defer cancel()
-		srv.Shutdown(ctx)
-		if err := <-called; err != nil {
-			t.Errorf("the call in flight = %v", err)
-		}
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("Shutdown took %v, held by a stream", took)
-		}
-	})
+	for name, lean := range engines {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv, conn := serve(t, slowStore{memstore.New(memstore.Options{})}, lean)
+				srv.SetServing(true)
+				watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{Service: rls.HealthService})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if first, err := watch.Recv(); err != nil || first.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+					t.Fatalf("first of the watch = %v, %v", first, err)
+				}
+				reflecting, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := reflecting.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+					t.Fatal(err)
+				}
+				called := make(chan error, 1)
+				go func() {
+					_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
+					called <- err
+				}()
+				synctest.Wait() // the call is in the store
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+				defer cancel()
+				srv.Shutdown(ctx)
+				if err := <-called; err != nil {
+					t.Errorf("the call in flight = %v", err)
+				}
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("Shutdown took %v, held by a stream", took)
+				}
+			})
+		})
+	}
 }
 
 // R94: the decision over HTTP is 200, 429 or 400, and the whole reply.

@@ -10,7 +10,8 @@ import (
 // logDecisions writes what each descriptor of a call came to, if the level is Debug:
 // what was looked up, in the form in which rules are named, and the rule that it found.
 // It is the answer to why a limit does not act.
-func (c *call) logDecisions(ctx context.Context, log *slog.Logger) {
+func (c *call) logDecisions() {
+	ctx, log := context.Background(), c.s.log // a line of the log is no part of the call
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}

@@ -6,12 +6,23 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/sluice-rls/sluice/backend"
 	"github.com/sluice-rls/sluice/descriptors"
 	"github.com/sluice-rls/sluice/rls/wire"
 )
+
+// appendMetadata appends the dynamic metadata. What cannot be encoded is left out.
+func (c *call) appendMetadata(dst []byte) []byte {
+	encoded, err := proto.Marshal(dynamicMetadata(c))
+	if err != nil {
+		return dst
+	}
+	return wire.AppendMetadata(dst, encoded)
+}
 
 // dynamicMetadata is what RESPONSE_DYNAMIC_METADATA adds to an answer: the request as
 // it was understood, and the metadata of the rules whose descriptors passed. Texts of
@@ -19,7 +30,11 @@ import (
 func dynamicMetadata(c *call) *structpb.Struct {
 	list := make([]*structpb.Value, 0, len(c.req.Descriptors))
 	for i := range c.req.Descriptors {
-		list = append(list, structpb.NewStructValue(describe(&c.req.Descriptors[i])))
+		d := describe(&c.req.Descriptors[i])
+		if reason := c.degraded(&c.slots[i]); reason != "" {
+			d.Fields["degraded"] = structpb.NewStringValue(reason)
+		}
+		list = append(list, structpb.NewStructValue(d))
 	}
 	fields := map[string]*structpb.Value{
 		"domain":      text(c.req.Domain),
@@ -34,6 +49,15 @@ func dynamicMetadata(c *call) *structpb.Struct {
 		}
 	}
 	return &structpb.Struct{Fields: fields}
+}
+
+// degraded is the reason, as in the metrics, of a decision that the store did not make;
+// empty if it did.
+func (c *call) degraded(sl *slot) string {
+	if sl.kind != limited || c.dst[sl.take].Source == backend.Bucketed {
+		return ""
+	}
+	return reasons[denials[c.dst[sl.take].Source]].reason
 }
 
 func describe(d *wire.Descriptor) *structpb.Struct {

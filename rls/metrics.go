@@ -3,11 +3,13 @@ package rls
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-rls/sluice/backend"
 	"github.com/sluice-rls/sluice/descriptors"
+	"github.com/sluice-rls/sluice/rls/wire"
 )
 
 // reason is why a descriptor was decided as it was: the last label of
@@ -15,44 +17,50 @@ import (
 type reason uint8
 
 const (
-	within        reason = iota // its bucket could pay
-	exhausted                   // its bucket could not
-	blocked                     // a limit of no requests
-	shadowed                    // over, in shadow mode
-	callDenied                  // it could pass, and another descriptor denied the call
-	noLimit                     // an unlimited rule
-	wasReplaced                 // dropped by another rule's replaces
-	degradedAllow               // the store did not answer
+	within         reason = iota // its bucket could pay
+	exhausted                    // its bucket could not
+	blocked                      // a limit of no requests
+	shadowed                     // over, in shadow mode
+	callDenied                   // it could pass, and another descriptor denied the call
+	noLimit                      // an unlimited rule
+	wasReplaced                  // dropped by another rule's replaces
+	localShare                   // the store did not answer: a bucket of this process could pay
+	localExhausted               // it could not
+	degradedAllow                // the store did not answer, and the rule allows then
+	degradedDeny                 // or denies then
 	numReasons
 )
 
 var reasons = [numReasons]struct{ decision, reason string }{
-	within:        {"ok", "within"},
-	exhausted:     {"over_limit", "exhausted"},
-	blocked:       {"over_limit", "blocked"},
-	shadowed:      {"ok", "shadow"},
-	callDenied:    {"ok", "call_denied"},
-	noLimit:       {"ok", "unlimited"},
-	wasReplaced:   {"ok", "replaced"},
-	degradedAllow: {"ok", "degraded_allow"},
+	within:         {"ok", "within"},
+	exhausted:      {"over_limit", "exhausted"},
+	blocked:        {"over_limit", "blocked"},
+	shadowed:       {"ok", "shadow"},
+	callDenied:     {"ok", "call_denied"},
+	noLimit:        {"ok", "unlimited"},
+	wasReplaced:    {"ok", "replaced"},
+	localShare:     {"ok", "local_share"},
+	localExhausted: {"over_limit", "local_share"},
+	degradedAllow:  {"ok", "degraded_allow"},
+	degradedDeny:   {"over_limit", "degraded_deny"},
+}
+
+// denials are the reasons of what is over its limit, by what decided that.
+var denials = [...]reason{
+	backend.Bucketed:      exhausted,
+	backend.LocalShare:    localExhausted,
+	backend.DegradedAllow: degradedAllow,
+	backend.DegradedDeny:  degradedDeny,
 }
 
 type ruleName struct{ domain, rule string }
-
-// counters count what became of the descriptors of one label.
-type counters struct {
-	decisions [numReasons]atomic.Uint64
-	asked     atomic.Uint64 // hits
-	charged   atomic.Uint64 // hits
-	near      atomic.Uint64 // hits
-}
 
 // ruleCounters are the counters of one rule, or of rules that come to one label. They
 // outlive a reload: the next rules take over those of the rules that stay, by domain and
 // path.
 type ruleCounters struct {
 	ruleName
-	*counters
+	counters
 	// values, if not nil, has the counters that are counted with in place of these.
 	values *valueSeries
 	limit  *backend.Limit // nil: unlimited
@@ -64,10 +72,12 @@ type domainCounters struct {
 	unmatched, overrideOK, overrideOver atomic.Uint64
 }
 
-// ruleSet holds the counters of the rules in force, in the order of their IDs.
+// ruleSet holds the rules in force and, in the order of their IDs, what is made of them
+// once: their counters, and the current_limit that their statuses show.
 type ruleSet struct {
 	rules    *descriptors.Rules
 	counters []*ruleCounters
+	limits   [][]byte
 	byName   map[ruleName]*ruleCounters
 	domains  map[string]*domainCounters
 }
@@ -75,13 +85,16 @@ type ruleSet struct {
 // metrics are the package's own, and the collector of those that are per rule: they are
 // plain counters while calls are counted, and become series only when they are read.
 type metrics struct {
-	duration         prometheus.Histogram
-	invalid          prometheus.Counter
-	panics           prometheus.Counter
-	overridesIgnored prometheus.Counter
-	unknownDomain    atomic.Uint64
-	nearRatio        float64
-	rules            func() *descriptors.Rules // in force
+	duration                 *latencies
+	scratches                atomic.Uint32 // made so far, to spread them over the stripes
+	invalid                  prometheus.Counter
+	unavailable              prometheus.Counter
+	panics                   prometheus.Counter
+	overridesIgnored         prometheus.Counter
+	unknownDomain            atomic.Uint64
+	switchedOK, switchedOver atomic.Uint64 // descriptors that an operator's switch decided
+	nearRatio                float64
+	rules                    func() *descriptors.Rules // in force
 
 	mu  sync.Mutex // over changes of set
 	set atomic.Pointer[ruleSet]
@@ -93,14 +106,15 @@ func newMetrics(reg prometheus.Registerer, rules func() *descriptors.Rules, near
 	m := &metrics{
 		nearRatio: nearRatio,
 		rules:     rules,
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "ratelimit_request_duration_seconds",
-			Help:    "Time from the decoding of a call to its answer, without the transport.",
-			Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, 1},
-		}),
+		duration: newLatencies("ratelimit_request_duration_seconds",
+			"Time from the decoding of a call to its answer, without the transport."),
 		invalid: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ratelimit_invalid_requests_total",
 			Help: "Calls refused since their message breaks the protocol.",
+		}),
+		unavailable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_unavailable_total",
+			Help: "Calls answered with UNAVAILABLE, since the store gave no decision and FAILURE_MODE says error.",
 		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ratelimit_panics_total",
@@ -131,7 +145,7 @@ func newMetrics(reg prometheus.Registerer, rules func() *descriptors.Rules, near
 	}
 	m.set.Store(&ruleSet{})
 	if reg != nil {
-		reg.MustRegister(m.duration, m.invalid, m.panics, m.overridesIgnored, m)
+		reg.MustRegister(m.duration, m.invalid, m.unavailable, m.panics, m.overridesIgnored, m)
 	}
 	return m
 }
@@ -177,6 +191,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count(m.decisions, d.overrideOver.Load(), d.domain, "", "over_limit", "override")
 	}
 	count(m.decisions, m.unknownDomain.Load(), "", "", "ok", "unknown_domain")
+	count(m.decisions, m.switchedOK.Load(), "", "", "ok", "switch")
+	count(m.decisions, m.switchedOver.Load(), "", "", "over_limit", "switch")
 }
 
 // current gives the counters of the rules in force, making them on the first call after
@@ -202,6 +218,7 @@ func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
 	set := &ruleSet{
 		rules:    rules,
 		counters: make([]*ruleCounters, rules.Len()),
+		limits:   make([][]byte, rules.Len()),
 		byName:   make(map[ruleName]*ruleCounters, rules.Len()),
 		domains:  make(map[string]*domainCounters),
 	}
@@ -212,6 +229,7 @@ func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
 			c = old.byName[name].forRule(r)
 		}
 		set.counters[r.ID], set.byName[name] = c, c
+		set.limits[r.ID] = wire.AppendLimit(nil, r.RequestsPerUnit, uint32(r.Unit), r.UnitMultiplier, r.Name)
 	}
 	for _, name := range rules.Domains() {
 		d := old.domains[name]
@@ -228,7 +246,7 @@ func takeOver(old *ruleSet, rules *descriptors.Rules) *ruleSet {
 func (c *ruleCounters) forRule(r *descriptors.Rule) *ruleCounters {
 	name := ruleName{r.Domain, r.Path}
 	if c == nil || (c.values != nil) != r.PerValueMetric {
-		c = &ruleCounters{counters: new(counters), ruleName: name}
+		c = &ruleCounters{counters: newCounters(), ruleName: name}
 		if r.PerValueMetric {
 			c.values = newValueSeries(name)
 		}
@@ -241,40 +259,39 @@ func (c *ruleCounters) forRule(r *descriptors.Rule) *ruleCounters {
 	return &now
 }
 
-// of gives the counters of a rule, which may be of rules that a reload has just
-// replaced: nil if it went with them.
-func (set *ruleSet) of(rules *descriptors.Rules, r *descriptors.Rule) *ruleCounters {
-	if set.rules == rules {
-		return set.counters[r.ID]
-	}
-	return set.byName[ruleName{r.Domain, r.Path}]
-}
+// nextStripe gives a new scratch its number.
+func (m *metrics) nextStripe() uint32 { return m.scratches.Add(1) }
 
-// count adds a call that was decided by rules to the counters: every descriptor counts
-// once.
-func (m *metrics) count(rules *descriptors.Rules, c *call) {
+// observe notes how long a call took.
+func (m *metrics) observe(c *call) { m.duration.observe(c.stripe, time.Since(c.start)) }
+
+// count adds a call that was decided to the counters: every descriptor counts once. If a
+// reload has replaced the rules since, the counters are those that the next ones took
+// over, or went with them.
+func (m *metrics) count(c *call) {
+	if c.switched.decides() {
+		n := &m.switchedOK
+		if c.denied {
+			n = &m.switchedOver
+		}
+		n.Add(uint64(len(c.req.Descriptors)))
+		return
+	}
 	if c.dom == nil {
 		m.unknownDomain.Add(uint64(len(c.slots)))
 		return
 	}
-	set := m.current()
-	domain := set.domains[c.req.Domain]
 	for i := range c.slots {
 		sl := &c.slots[i]
 		if sl.rule != nil {
-			n := set.of(rules, sl.rule)
-			if n != nil && n.values != nil {
+			n := c.set.counters[sl.rule.ID]
+			if n.values != nil {
 				n, c.label = n.values.of(sl.rule, c.entries(&c.req.Descriptors[i]), c.label)
 			}
-			if n != nil {
-				m.countRule(n, c, sl)
-			}
+			m.countRule(n.of(c.stripe), c, sl)
 			continue
 		}
-		if domain == nil { // gone with a reload since the call was matched
-			continue
-		}
-		switch {
+		switch domain := c.set.domains[c.dom.Name()]; {
 		case sl.kind == unmatched:
 			domain.unmatched.Add(1)
 		case sl.over:
@@ -285,13 +302,13 @@ func (m *metrics) count(rules *descriptors.Rules, c *call) {
 	}
 }
 
-func (m *metrics) countRule(n *ruleCounters, c *call, sl *slot) {
+func (m *metrics) countRule(n *stripe, c *call, sl *slot) {
 	n.decisions[c.reason(sl)].Add(1)
 	if sl.kind != limited || sl.negative {
 		return
 	}
 	n.asked.Add(sl.hits)
-	if c.degraded || sl.requests == 0 {
+	if sl.requests == 0 {
 		return
 	}
 	take, d := &c.takes[sl.take], &c.dst[sl.take]
@@ -311,16 +328,18 @@ func (c *call) reason(sl *slot) reason {
 		return noLimit
 	case sl.kind == replaced:
 		return wasReplaced
-	case c.degraded && sl.requests > 0:
+	case c.dst[sl.take].Source == backend.DegradedAllow:
 		return degradedAllow
 	case sl.over && sl.mode == backend.Shadow:
 		return shadowed
 	case sl.over && sl.requests == 0:
 		return blocked
 	case sl.over:
-		return exhausted
+		return denials[c.dst[sl.take].Source]
 	case c.denied:
 		return callDenied
+	case c.dst[sl.take].Source == backend.LocalShare:
+		return localShare
 	}
 	return within
 }

@@ -48,7 +48,9 @@ descriptors:
 	want := `
 # HELP ratelimit_decisions_total Descriptors decided, by the rule that decided them. An unknown domain and no rule are empty labels.
 # TYPE ratelimit_decisions_total counter
+ratelimit_decisions_total{decision="ok",domain="",reason="switch",rule=""} 0
 ratelimit_decisions_total{decision="ok",domain="",reason="unknown_domain",rule=""} 2
+ratelimit_decisions_total{decision="over_limit",domain="",reason="switch",rule=""} 0
 ratelimit_decisions_total{decision="ok",domain="shop",reason="call_denied",rule="user"} 1
 ratelimit_decisions_total{decision="ok",domain="shop",reason="override",rule=""} 1
 ratelimit_decisions_total{decision="ok",domain="shop",reason="shadow",rule="trial"} 1

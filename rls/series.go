@@ -23,7 +23,7 @@ type valueSeries struct {
 
 func newValueSeries(name ruleName) *valueSeries {
 	name.rule += " other"
-	return &valueSeries{other: &ruleCounters{ruleName: name, counters: new(counters)}, byLabel: make(map[string]*ruleCounters)}
+	return &valueSeries{other: &ruleCounters{ruleName: name, counters: newCounters()}, byLabel: make(map[string]*ruleCounters)}
 }
 
 // of gives the counters for the entries of a request. label is scratch that it returns
@@ -50,7 +50,7 @@ func (v *valueSeries) of(r *descriptors.Rule, entries []descriptors.Entry, label
 		v.overflow.Add(1)
 		return v.other, label
 	}
-	c = &ruleCounters{ruleName: ruleName{r.Domain, string(label)}, counters: new(counters)}
+	c = &ruleCounters{ruleName: ruleName{r.Domain, string(label)}, counters: newCounters()}
 	v.byLabel[string(label)] = c
 	return c, label
 }
@@ -76,12 +76,15 @@ type tally struct {
 }
 
 func (t *tally) add(c *ruleCounters) {
-	for r := range c.decisions {
-		t.decisions[r] += c.decisions[r].Load()
+	for i := range c.counters {
+		s := &c.counters[i]
+		for r := range s.decisions {
+			t.decisions[r] += s.decisions[r].Load()
+		}
+		t.asked += s.asked.Load()
+		t.charged += s.charged.Load()
+		t.near += s.near.Load()
 	}
-	t.asked += c.asked.Load()
-	t.charged += c.charged.Load()
-	t.near += c.near.Load()
 }
 
 // tallies reads all counters of the set, each label once. The counters are those of

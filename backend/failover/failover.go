@@ -1,13 +1,12 @@
-// Package failover stands before a store that can be slow or away, and sees to it that a
-// call is answered in time: no take waits longer than the budget, or than the caller does
-// less a margin in which the caller can still be answered. What is answered then is the
-// caller's business, by the choice of each rule.
 package failover
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-rls/sluice/backend"
@@ -21,63 +20,227 @@ const margin = time.Millisecond
 
 // Options are the settings of a Store; their zero values are the defaults.
 type Options struct {
-	// Budget is the longest that a take may last; 5 ms if 0.
+	// Budget is the longest that a take may wait; 5 ms if 0.
 	Budget time.Duration
-	// Observe is told of each take that failed: what kind of error it was, and how long it
-	// took to fail. The kind is what the error's method Kind says, "timeout" or "canceled"
-	// for those of a context, else "other". Nil: nobody is told.
+	// Slow is the time from which on an answer counts against its server; the budget if 0.
+	Slow time.Duration
+	// Linger bounds a command whose waiter has left; 250 ms if 0.
+	Linger time.Duration
+	// MaxInFlight bounds the commands in flight, those without a waiter included; 1,000 if
+	// 0. A take beyond it fails at once.
+	MaxInFlight int
+	// MaxBuckets bounds the local buckets; 100,000 if 0. One takes about 300 bytes. Where
+	// there is no room, the one that would be full first goes.
+	MaxBuckets int
+
+	// Server names the server that has a key, as Probe and Answered know it. Nil: there is
+	// one server, whose name is empty.
+	Server func(key []byte) string
+	// Probe asks a server whether it would decide takes. Nil: an open breaker never closes.
+	Probe func(ctx context.Context, server string) error
+	// ProbeEvery is the mean time between two probes of a server; 100 ms if 0.
+	ProbeEvery time.Duration
+	// Told says that the store calls Answered for each command, unless it does not know whom
+	// to ask; else it is taken that each take is one, of the server of its first key.
+	Told bool
+
+	// OnFailure decides the takes with backend.FailDefault; backend.FailLocal if zero.
+	// SetOnFailure changes it.
+	OnFailure backend.OnFailure
+	// Refuse makes a take that the store does not decide an error, ErrUnavailable, in place
+	// of a decision by OnFailure.
+	Refuse bool
+	// Instances is the number of instances that share a limit; one if nil or below 1.
+	Instances func() int
+
+	// Observe is told of each take that the store did not decide in time: what was in the
+	// way, and how long it took to find out. The kind is what the error's method Kind says,
+	// "timeout" or "canceled" for those of a context, "full" beyond MaxInFlight, "breaker"
+	// while that is open, else "other". Nil: nobody is told.
 	Observe func(kind string, took time.Duration)
+	// Logger is told of breakers; nil discards it.
+	Logger *slog.Logger
 }
 
-// Store is a backend.Store over another. Make one with New.
+// ErrUnavailable is what Take returns with Options.Refuse if the store did not decide.
+var ErrUnavailable = errors.New("taking: the store did not decide")
+
+// Store is a backend.Store over another. Make one with New, run it with Run, and Close it.
 type Store struct {
-	store   backend.Store
-	budget  time.Duration
-	observe func(kind string, took time.Duration)
+	store     backend.Store
+	o         Options
+	log       *slog.Logger
+	onFailure atomic.Uint32
+
+	servers servers
+	workers workers
+	jobs    sync.Pool // of *job
+	levels  *levels
+	local   *local
 }
 
 // New returns a store over another.
 func New(store backend.Store, o Options) *Store {
+	o = o.withDefaults()
+	s := &Store{store: store, o: o, log: o.Logger, levels: newLevels()}
+	s.local = newLocal(o.MaxBuckets, s.levels)
+	s.jobs.New = func() any { return &job{done: make(chan struct{}, 1)} }
+	s.workers = workers{run: s.run, most: o.MaxInFlight, queue: make(chan *job), closed: make(chan struct{})}
+	s.SetOnFailure(o.OnFailure)
+	return s
+}
+
+func (o Options) withDefaults() Options {
 	if o.Budget == 0 {
 		o.Budget = 5 * time.Millisecond
+	}
+	if o.Slow == 0 {
+		o.Slow = o.Budget
+	}
+	if o.Linger == 0 {
+		o.Linger = 250 * time.Millisecond
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 1000
+	}
+	if o.MaxBuckets == 0 {
+		o.MaxBuckets = 100_000
+	}
+	if o.Server == nil {
+		o.Server = func([]byte) string { return "" }
+	}
+	if o.ProbeEvery == 0 {
+		o.ProbeEvery = 100 * time.Millisecond
+	}
+	if o.Instances == nil {
+		o.Instances = func() int { return 1 }
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
 	}
-	return &Store{store: store, budget: o.Budget, observe: o.Observe}
-}
-
-// Take implements backend.Store. An error says that the store gave no answer in time, or
-// an error of its own, which is wrapped. If the caller has left or has no time left, the
-// store is not asked.
-func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
-	began := time.Now()
-	err := s.take(ctx, began, takes, dst)
-	if err != nil {
-		s.observe(kind(err), time.Since(began))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return err
+	return o
 }
 
-func (s *Store) take(ctx context.Context, began time.Time, takes []backend.Take, dst []backend.Decision) error {
+// SetOnFailure changes what decides the takes with backend.FailDefault; zero is
+// backend.FailLocal.
+func (s *Store) SetOnFailure(f backend.OnFailure) {
+	if f == backend.FailDefault {
+		f = backend.FailLocal
+	}
+	s.onFailure.Store(uint32(f))
+}
+
+// OnFailure is what decides the takes with backend.FailDefault.
+func (s *Store) OnFailure() backend.OnFailure { return backend.OnFailure(s.onFailure.Load()) }
+
+// InFlight is the number of commands in flight, those without a waiter included.
+func (s *Store) InFlight() int { return s.workers.busy() }
+
+// LocalBuckets is the number of buckets of this process that stand in for the store's.
+func (s *Store) LocalBuckets() int { return s.local.len() }
+
+// Evicted is the number of local buckets so far that had to make room.
+func (s *Store) Evicted() uint64 { return s.local.evicted.Load() }
+
+// Close waits for the commands in flight. No take may begin any more.
+func (s *Store) Close() { s.workers.close() }
+
+// Take implements backend.Store. Its only errors are those of a caller that has left, of
+// takes that backend.Check refuses, and ErrUnavailable with Options.Refuse.
+func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	if err := backend.Check(takes, dst); err != nil || len(takes) == 0 {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("taking: the caller has left: %w", err)
 	}
-	end := began.Add(s.budget)
-	if deadline, ok := ctx.Deadline(); ok {
-		left := deadline.Sub(began)
-		left -= max(margin, left/10)
-		if left <= 0 {
-			return fmt.Errorf("taking: the caller has no time left: %w", context.DeadlineExceeded)
-		}
-		if latest := began.Add(left); latest.Before(end) {
-			end = latest
-		}
+	began := time.Now()
+	away := s.away(takes)
+	if away == len(takes) {
+		return s.stand(takes, dst, nil, errBreaker, began)
 	}
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	return s.store.Take(ctx, takes, dst)
+	wait := s.patience(ctx, began)
+	if wait <= 0 {
+		return s.stand(takes, dst, nil, errNoTime, began)
+	}
+	if away > 0 {
+		return s.takeSome(ctx, began, wait, takes, dst)
+	}
+	return s.takeAll(ctx, began, wait, takes, dst)
 }
+
+// takeAll asks the store for a whole call.
+func (s *Store) takeAll(ctx context.Context, began time.Time, wait time.Duration, takes []backend.Take, dst []backend.Decision) error {
+	j, err := s.ask(ctx, began, wait, takes, dst)
+	if err == nil {
+		return nil
+	}
+	return s.stand(takes, dst, j, err, began)
+}
+
+// TakeNow is Take for a call that need not wait, since all its servers are away. It
+// reports false for any other, of which nothing was decided then.
+func (s *Store) TakeNow(takes []backend.Take, dst []backend.Decision) (bool, error) {
+	if err := backend.Check(takes, dst); err != nil {
+		return true, err
+	}
+	if len(takes) == 0 || s.away(takes) < len(takes) {
+		return false, nil
+	}
+	return true, s.stand(takes, dst, nil, errBreaker, time.Now())
+}
+
+// stand decides what the store has not, by OnFailure. j is the job whose waiter has left,
+// if there is one, and then no longer the caller's.
+func (s *Store) stand(takes []backend.Take, dst []backend.Decision, j *job, err error, began time.Time) error {
+	s.o.Observe(kind(err), time.Since(began))
+	if errors.Is(err, context.Canceled) { // nobody is there to be answered
+		if j != nil {
+			clear(dst)
+			s.settle(j, false, dst)
+		}
+		return fmt.Errorf("taking: the caller has left: %w", err)
+	}
+	refuse := s.o.Refuse
+	if !refuse {
+		s.local.decide(takes, dst, s.OnFailure(), s.o.Instances())
+	}
+	if j != nil {
+		s.settle(j, refuse || backend.Denied(takes, dst), dst)
+	}
+	if refuse {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// patience is how long a call may wait.
+func (s *Store) patience(ctx context.Context, began time.Time) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return s.o.Budget
+	}
+	left := deadline.Sub(began)
+	return min(s.o.Budget, left-max(margin, left/10))
+}
+
+// failure is an error of this package's own with the kind that metrics know it by.
+type failure struct{ kind, text string }
+
+func (f *failure) Error() string { return f.text }
+
+// Kind names the failure for metrics.
+func (f *failure) Kind() string { return f.kind }
+
+var (
+	errBreaker = &failure{"breaker", "the breaker is open"}
+	errNoTime  = &failure{"timeout", "the caller has no time left"}
+	errLate    = &failure{"timeout", "no answer within the budget"}
+	errFull    = &failure{"full", "too many commands are in flight"}
+)
 
 // kind names an error for metrics.
 func kind(err error) string {

@@ -27,6 +27,7 @@ const (
 	KindCluster  = "cluster"  // MOVED and ASK without end, CLUSTERDOWN, TRYAGAIN
 	KindLoading  = "loading"  // Redis starts, or is busy with a script
 	KindClosed   = "closed"   // Close was called
+	KindScripts  = "scripts"  // the server runs no scripts, as some proxies before Redis
 	KindOther    = "other"
 )
 
@@ -140,7 +141,7 @@ func classifyReply(text string) (kind, detail string) {
 	case strings.Contains(text, "-READONLY "):
 		return KindReadOnly, "READONLY"
 	case strings.Contains(text, "unknown command"):
-		return KindOther, "a command that the server does not know"
+		return KindScripts, "the server does not know EVALSHA, which every bucket needs"
 	case strings.Contains(text, "max number of clients"):
 		return KindPool, "the server takes no more clients"
 	}

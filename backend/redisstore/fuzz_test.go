@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,22 +32,27 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// TestTakeAsInGo is FuzzTake with 25,000 calls that are the same each time.
+// TestTakeAsInGo is FuzzTake with 100,000 calls that are the same each time, or a quarter of
+// them with -short.
 func TestTakeAsInGo(t *testing.T) {
 	t.Parallel()
 	addr, _ := proc.Redis(t)
-	const rounds, steps = 125, 200
-	taken, denied := 0, 0
+	const steps = 200
+	rounds := 500
+	if testing.Short() {
+		rounds = 125
+	}
+	taken, denied, granted := 0, 0, uint64(0)
 	for seed := range rounds {
 		d := newDuel(t, addr, seed%2 == 0)
 		data := noise(uint64(seed)+1000, steps)
 		for ; len(data) > 0 && !t.Failed(); data = data[stepSize:] {
 			d.step(data[:stepSize])
 		}
-		taken, denied = taken+d.taken, denied+d.denied
+		taken, denied, granted = taken+d.taken, denied+d.denied, granted+d.granted
 	}
-	if taken < rounds*steps/5 || denied < rounds*steps/5 {
-		t.Errorf("%d takes charged and %d were not OK: the calls are too much alike to show anything", taken, denied)
+	if taken < rounds*steps/5 || denied < rounds*steps/5 || granted < uint64(rounds) {
+		t.Errorf("%d takes charged, %d were not OK, %d tokens leased: the calls are too much alike to show anything", taken, denied, granted)
 	}
 }
 
@@ -78,8 +84,10 @@ type duel struct {
 	limit  [duelKeys][algorithms]backend.Limit
 	// calm duels stay within a few periods, so that buckets have a past.
 	calm bool
-	// taken and denied count the takes that charged, and that were not OK.
+	// taken and denied count the takes that charged, and that were not OK; granted the tokens
+	// that went out on lease.
 	taken, denied int
+	granted       uint64
 }
 
 func newDuel(t *testing.T, addr string, calm bool) *duel {
@@ -112,12 +120,24 @@ func (d *duel) step(data []byte) {
 			}
 			take.Limit = d.limit[i][algorithm]
 			take.Hits = hitsOf(part, take.Limit)
+			if take.Limit.Algorithm == backend.TokenBucket && data[0]/duelKeys%2 == 0 {
+				take.Lease = leaseOf(part, take.Limit, d.now)
+			}
 			takes = append(takes, take)
 			buckets = append(buckets, &d.bucket[i][algorithm])
 		}
 	}
+	if lease := takes[0].Lease; lease != nil && len(takes) == 1 && takes[0].Hits > 0 && takes[0].Give == 0 && takes[0].Overflow == backend.Reject {
+		lease.Calls = uint64(data[1] % 5)
+	}
 	want, got := make([]backend.Decision, len(takes)), make([]backend.Decision, len(takes))
-	backend.Settle(takes, buckets, d.now, want)
+	expected := slices.Clone(takes)
+	for i := range expected {
+		if expected[i].Lease != nil {
+			expected[i].Lease = new(*expected[i].Lease)
+		}
+	}
+	backend.Settle(expected, buckets, d.now, want)
 	if err := d.store.Take(d.Context(), takes, got); err != nil {
 		d.Fatalf("Take(%+v): %v", takes, err)
 	}
@@ -125,6 +145,12 @@ func (d *duel) step(data []byte) {
 		w, g := want[i], got[i]
 		if math.Abs(w.Level-g.Level) <= 1e-6 {
 			g.Level = w.Level
+		}
+		if l := takes[i].Lease; l != nil {
+			if *l != *expected[i].Lease {
+				d.Errorf("take %d of %+v: Lua's lease %+v, want as in Go %+v", i, takes, *l, *expected[i].Lease)
+			}
+			d.granted += l.Granted
 		}
 		if w != g {
 			d.Errorf("take %d of %+v: Lua %+v, want as in Go %+v", i, takes, g, w)
@@ -201,6 +227,29 @@ func takeOf(data []byte, key []byte) backend.Take {
 		t.Give = 1 + uint64(data[12]%4)
 	}
 	return t
+}
+
+// leaseOf makes a lease of the same bytes: mostly of what can be, sometimes of what an
+// instance that lost an answer believes.
+func leaseOf(data []byte, limit backend.Limit, now int64) *backend.Lease {
+	l := &backend.Lease{
+		Want:       uint64(data[5]) * limit.Burst / 200,
+		Asked:      uint64(data[6]),
+		Demand:     float64(data[7]) / 3,
+		Fraction:   float64(data[8]%4) / 10,
+		Scarce:     float64(data[15]%4) * float64(limit.Burst) / 20,
+		Generation: now/backend.LeaseLife.Microseconds() - int64(data[12]%3),
+	}
+	l.Counted = uint64(data[11]) * limit.Burst / 2000
+	switch data[15] / 4 % 4 {
+	case 0:
+		l.Held = l.Counted / 2
+	case 1:
+		l.Back = l.Counted / 3
+	case 2:
+		l.Held, l.Back = l.Counted/2, l.Counted/3
+	}
+	return l
 }
 
 // hitsOf makes the hits of a take: often what there may be, sometimes far more.

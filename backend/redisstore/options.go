@@ -56,6 +56,9 @@ type Options struct {
 	// ReadTimeout if 0. Shorter than the caller's, it makes a full pool an error of its
 	// own kind.
 	PoolTimeout time.Duration
+	// Answered is told of each script that a node of a cluster has run, or failed to, by the
+	// name that Server has for it, and how long that took. Nil: nobody is told.
+	Answered func(server string, took time.Duration, err error)
 }
 
 // withDefaults fills in what is zero, and reports what cannot be.
@@ -68,6 +71,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.PoolTimeout == 0 {
 		o.PoolTimeout = o.ReadTimeout
+	}
+	if o.Answered == nil {
+		o.Answered = func(string, time.Duration, error) {}
 	}
 	if o.Network == "" {
 		o.Network = "tcp"

@@ -23,6 +23,12 @@ type Store struct {
 	cluster bool
 	prefix  string
 	timeout time.Duration
+	// nodes and answered are for the nodes of a cluster.
+	nodes    nodes
+	answered func(server string, took time.Duration, err error)
+
+	// group sends the scripts of calls that wait at the same time together; nil on a cluster.
+	group *group
 
 	// now is the clock of a test; nil: Redis' own.
 	now func() int64
@@ -40,15 +46,26 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
+	s := &Store{
 		client: o.client(), cluster: o.Type == Cluster, prefix: o.KeyPrefix + version, timeout: o.ReadTimeout,
-	}, nil
+		answered: o.Answered,
+	}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		tags() // takes some milliseconds, which no probe should
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(nodeHook{s, node.Options().Addr}) })
+	} else {
+		s.group = &group{client: s.client, timeout: o.ReadTimeout}
+	}
+	return s, nil
 }
 
 // Close ends all connections, after the calls in progress have put back what they must.
 // No call may begin any more.
 func (s *Store) Close() error {
 	s.settling.Wait()
+	if s.group != nil {
+		s.group.flights.Wait()
+	}
 	if err := s.client.Close(); err != nil {
 		return wrap("closing Redis", err)
 	}
@@ -130,7 +147,7 @@ func (s *Store) split(takes []backend.Take) []batch {
 	return batches
 }
 
-// argument writes the script's argument for a batch.
+// argument writes the script's argument for a batch, which keeps the leases of its takes.
 func (s *Store) argument(b *batch, takes []backend.Take, partial bool) []byte {
 	var now int64
 	if s.now != nil {
@@ -139,6 +156,7 @@ func (s *Store) argument(b *batch, takes []backend.Take, partial bool) []byte {
 	argument := appendHead(make([]byte, 0, headSize+takeSize*len(b.indices)), now, partial)
 	for _, i := range b.indices {
 		argument = appendTake(argument, &takes[i])
+		b.leases = append(b.leases, takes[i].Lease)
 	}
 	return argument
 }

@@ -22,6 +22,9 @@
 --            give       tokens to put back, at most 2^53
 --            mode       0 enforce, 1 shadow, 2 quota
 --            overflow   0 reject, 1 debt, 2 auto
+--            lease      1 if the take has a lease; then ten more, the fields of
+--                       backend.Lease: want, held, back, counted, generation, asked,
+--                       demand, fraction, scarce, calls
 --
 -- Reply    little-endian doubles, of each take:
 --            state    1 if OK, plus 2 if the charge was taken as a debt
@@ -29,6 +32,9 @@
 --            level    tokens after the call
 --            wait     microseconds until the same take could be paid; 0 if OK
 --            full     microseconds until the bucket is full
+--            granted  tokens handed out on lease        } 0 without a lease
+--            share    of all hits asked for lately      }
+--            generation  in which they are counted      }
 --
 -- A bucket expires when it is as if nobody had touched it, at most ten years on.
 
@@ -61,8 +67,14 @@ end
 local takes, meters = {}, {}
 local denied, quota, paid = false, false, false
 for i = 1, #KEYS do
-  local algorithm, requests, period, capacity, hits, give, mode, overflow
-  algorithm, requests, period, capacity, hits, give, mode, overflow, offset = unpack('<dddddddd', input, offset)
+  local algorithm, requests, period, capacity, hits, give, mode, overflow, leases
+  algorithm, requests, period, capacity, hits, give, mode, overflow, leases, offset = unpack('<ddddddddd', input, offset)
+  local lease, calls = false, 1
+  if leases == 1 then
+    lease = {}
+    lease.want, lease.held, lease.back, lease.counted, lease.generation, lease.asked, lease.demand, lease.fraction,
+      lease.scarce, calls, offset = unpack('<dddddddddd', input, offset)
+  end
   local m = meters[algorithm]
   if not m then
     m = makers[algorithm]()
@@ -71,7 +83,7 @@ for i = 1, #KEYS do
   local t = {
     meter = m, requests = requests, period = period, capacity = capacity, hits = hits, give = give, overflow = overflow,
     value = false, level = 0, at = 0, demand = 0, current = 0, before = 0, top = 0, looked = 0,
-    need = 0, ok = false, debt = false, back = false,
+    need = 0, ok = false, debt = false, back = false, lease = lease, calls = calls,
   }
   m.open(KEYS[i], t)
   t.debt = hits > 0 and (overflow == 1 or (overflow == 2 and t.looked > now))
@@ -96,17 +108,20 @@ for i = 1, #KEYS do
   local marked = look and t.overflow == 2
   local charged = 0
   if taken then
-    local most = t.level + t.capacity
-    m.take(key, t, min(t.hits, most))
-    charged = floor(min(t.hits, most + slack(most)))
+    local hits, most = t.hits, t.level + t.capacity
+    if t.calls > 1 then hits = hits * min(t.calls, floor((t.level + slack(hits)) / hits)) end
+    m.take(key, t, min(hits, most))
+    charged = floor(min(hits, most + slack(most)))
   end
   if given then m.give(key, t, t.give) end
   if marked then t.looked = max(t.looked, now + t.period) end
+  local granted, share, generation = 0, 0, 0
+  if t.lease then granted, share, generation = m.lease(t, (t.hits == 0 and t.ok) or (taken and charged >= t.hits * t.calls)) end
   local full = min(m.wait(key, t, t.capacity), IDLE)
   local wait = t.ok and 0 or min(m.wait(key, t, min(t.need, t.capacity)), IDLE)
-  reply[i] = pack('<ddddd', (t.ok and 1 or 0) + (t.debt and 2 or 0), charged, t.level, wait, full)
-  if taken or given or marked or t.back or not look then
-    write(key, t, taken or given or t.back or (marked and not t.value), marked)
+  reply[i] = pack('<dddddddd', (t.ok and 1 or 0) + (t.debt and 2 or 0), charged, t.level, wait, full, granted, share, generation)
+  if taken or given or marked or t.back or t.lease or not look then
+    write(key, t, taken or given or t.back or t.lease or (marked and not t.value), marked)
   end
 end
 return table.concat(reply)

@@ -26,7 +26,7 @@ type Open func(t *testing.T) (store backend.Store, advance func(time.Duration))
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
 	t.Helper()
-	groups := [][]test{bucketTests, limitTests, debtTests, leakyTests, largeTests, fixedTests, slidingTests, logTests, edgeTests, mixedTests, oddTests}
+	groups := [][]test{bucketTests, limitTests, debtTests, leakyTests, largeTests, fixedTests, slidingTests, logTests, edgeTests, mixedTests, oddTests, leaseTests}
 	for _, test := range slices.Concat(groups...) {
 		t.Run(test.name, func(t *testing.T) { test.run(newBench(t, open)) })
 	}

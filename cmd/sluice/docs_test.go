@@ -66,22 +66,24 @@ func metricRow(desc string) (name, row string) {
 func TestMetricsPageIsTheRegistry(t *testing.T) {
 	d := &described{Registry: prometheus.NewRegistry(), rows: make(map[string]string)}
 	lookup := func(name string) (string, bool) {
-		return map[string]string{"REDIS_URL": "127.0.0.1:1"}[name], name == "REDIS_URL"
+		text, ok := map[string]string{"REDIS_URL": "127.0.0.1:1", "PREFETCH": "auto"}[name]
+		return text, ok
 	}
 	settings, _, err := config.Parse(nil, lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	shared, err := openStore(settings, log, d)
+	shared, err := openStore(settings, log, d, maxBuckets)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer shared.close()
 	d.MustRegister(buildInfo())
 	book := newRulebook(settings, log, d)
-	rls.New(shared, book.rules, serviceOptions(settings, log, d))
-	embedded(d)
+	service := rls.New(shared, book.rules, serviceOptions(settings, log, d))
+	d.MustRegister(newSwitchboard(settings, log, new(slog.LevelVar), service, shared))
+	embedded(d, maxBuckets)
 
 	names := make([]string, 0, len(d.rows))
 	for name := range d.rows {

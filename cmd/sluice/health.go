@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/sluice-rls/sluice/admin"
 )
@@ -17,6 +19,8 @@ type health struct {
 	rules    error  // files are there and no domain is in force
 	broken   string // the domains whose files have mistakes
 	store    func() error
+	// depends says why the store makes the process unhealthy; nil: it never does.
+	depends func() error
 }
 
 var errDraining = errors.New("the process is shutting down")
@@ -38,17 +42,42 @@ func (h *health) drain() {
 	h.tellLocked()
 }
 
+// watchEvery is how often the store is asked whether the process is healthy.
+const watchEvery = 100 * time.Millisecond
+
+// watch tells of changes in the store's health until ctx is done.
+func (h *health) watch(ctx context.Context) error {
+	if h.depends == nil {
+		return nil
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		h.mu.Lock()
+		h.tellLocked()
+		h.mu.Unlock()
+	}
+}
+
 func (h *health) tellLocked() { h.tell(h.errLocked() == nil) }
 
 func (h *health) errLocked() error {
 	if h.draining {
 		return errDraining
 	}
+	if h.depends != nil {
+		return errors.Join(h.rules, h.depends())
+	}
 	return h.rules
 }
 
-// err is why /healthcheck fails. Redis is not asked: calls are answered without it, and
-// a restart of this process would not bring it back.
+// err is why /healthcheck fails. Redis is not asked unless somebody wants that: calls are
+// answered without it, and a restart of this process would not bring it back.
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,7 +41,7 @@ func listen(p *process, service *rls.Service) (*listeners, error) {
 		Ready:    p.health.parts,
 		Gatherer: p.registry,
 	})
-	debug := admin.NewDebug(admin.DebugOptions{Rules: p.book.rules, Gatherer: p.registry})
+	debug := admin.NewDebug(admin.DebugOptions{Rules: p.book.rules, Gatherer: p.registry, Switches: p.switches, Leases: p.store.leasesPage()})
 	l := &listeners{server: p.grpc}
 	network, address := s.GRPCListen()
 	var err error

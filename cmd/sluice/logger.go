@@ -7,11 +7,14 @@ import (
 	"github.com/sluice-rls/sluice/config"
 )
 
-// newLogger writes to w what the settings ask for.
-func newLogger(s config.Settings, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: s.LogLevel}
+// newLogger writes to w what the settings ask for. The level can be changed while it is in
+// use.
+func newLogger(s config.Settings, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(s.LogLevel)
+	o := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(w, o)), level
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(slog.NewTextHandler(w, o)), level
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-rls/sluice/backend"
 	"github.com/sluice-rls/sluice/backend/failover"
@@ -23,52 +25,178 @@ var redisTypes = map[string]redisstore.Type{
 	config.Cluster:  redisstore.Cluster,
 }
 
+// onFailures gives what decides without Redis by the names of ON_FAILURE.
+var onFailures = map[string]backend.OnFailure{
+	"local": backend.FailLocal,
+	"allow": backend.FailAllow,
+	"deny":  backend.FailDeny,
+}
+
 // openRedis keeps the buckets in Redis. A Redis that is late or away is no error: calls
 // are answered within the budget meanwhile.
 func openRedis(s config.Settings, log *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	o := s.Redis
+	o := redisOpener{
+		settings: s, log: log, errors: newRedisErrors(reg), duration: newRedisDuration(reg).WithLabelValues("take"),
+		hearts: newHeart(log, s.Instances),
+	}
+	first, err := o.open(s.Redis)
+	if err != nil {
+		return nil, err
+	}
+	o.hearts.shared = first.shared
+	parts := []*redisPart{first}
+	opened := &store{Store: first.guarded, place: "Redis at " + strings.Join(s.Redis.Addresses, ", ")}
+	if len(s.PerSecond.Addresses) > 0 {
+		second, err := o.open(s.PerSecond)
+		if err != nil {
+			return nil, errors.Join(err, first.shared.Close())
+		}
+		parts = append(parts, second)
+		opened.Store = failover.NewPair(first.guarded, second.guarded, bySecond, s.Redis.Budget)
+		opened.place += ", and by the second at " + strings.Join(s.PerSecond.Addresses, ", ")
+	}
+	opened.ready = func() error { return firstOf(parts, (*redisPart).ready) }
+	if s.Redis.HealthCheck {
+		opened.healthy = func() error { return firstOf(parts, (*redisPart).healthy) }
+	}
+	for _, p := range parts {
+		opened.fallbacks = append(opened.fallbacks, p.guarded)
+	}
+	registerRedis(reg, parts, o.hearts, s.FailureMode == "error")
+	opened.run = func(ctx context.Context) error { return runRedis(ctx, parts, o.hearts) }
+	if s.Prefetch {
+		prefetched(opened, s, reg)
+	}
+	opened.close = func() { closeRedis(parts, o.hearts, log) }
+	return opened, nil
+}
+
+// bySecond reports whether a limit lies in the second Redis, if there is one.
+func bySecond(l *backend.Limit) bool { return l.Period == time.Second }
+
+// redisPart is one Redis: single, with sentinels or a cluster.
+type redisPart struct {
+	shared  *redisstore.Store
+	guarded *failover.Store
+	link    *redisLink
+}
+
+func (p *redisPart) ready() error   { return p.link.ready() }
+func (p *redisPart) healthy() error { return p.link.healthy() }
+
+// firstOf is the first complaint.
+func firstOf(parts []*redisPart, complaint func(*redisPart) error) error {
+	for _, p := range parts {
+		if err := complaint(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redisOpener has what the parts have in common.
+type redisOpener struct {
+	settings config.Settings
+	log      *slog.Logger
+	errors   *redisErrors
+	duration prometheus.Observer
+	hearts   *heart
+}
+
+func (o *redisOpener) open(r config.Redis) (*redisPart, error) {
+	p := &redisPart{}
+	var err error
+	p.shared, err = dialRedis(r, o.settings.CacheKeyPrefix, o.log, func(server string, took time.Duration, err error) {
+		p.guarded.Answered(server, took, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.guarded = failover.New(timed{p.shared, o.duration}, failover.Options{
+		Budget:      r.Budget,
+		Slow:        r.Slow,
+		MaxInFlight: r.MaxInFlight,
+		Server:      p.shared.Server,
+		Told:        r.Type == config.Cluster,
+		Probe:       p.shared.Probe,
+		OnFailure:   onFailures[o.settings.OnFailure],
+		Refuse:      o.settings.FailureMode == "error",
+		Instances:   o.hearts.instances,
+		Observe:     o.errors.observe,
+		Logger:      o.log,
+	})
+	p.link = &redisLink{
+		log:   o.log.With(slog.String("redis", strings.Join(r.Addresses, ","))),
+		probe: func(ctx context.Context) error { return p.shared.Probe(ctx, "") },
+		open:  p.guarded.Open,
+	}
+	if o.settings.FailFast {
+		p.link.patience = o.settings.StartTimeout
+	}
+	return p, nil
+}
+
+// runRedis keeps the parts going until ctx is done.
+func runRedis(ctx context.Context, parts []*redisPart, hearts *heart) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, p := range parts {
+		group.Go(func() error { return p.guarded.Run(ctx) })
+		group.Go(func() error {
+			if err := p.link.run(ctx); err != nil || i > 0 {
+				return err
+			}
+			return hearts.run(ctx) // the first has the list
+		})
+	}
+	return group.Wait()
+}
+
+func closeRedis(parts []*redisPart, hearts *heart, log *slog.Logger) {
+	for _, p := range parts {
+		p.guarded.Close()
+	}
+	hearts.leave()
+	for _, p := range parts {
+		if err := p.shared.Close(); err != nil {
+			log.Warn("closing Redis", slog.Any("error", err))
+		}
+	}
+}
+
+// dialRedis makes a store of one Redis; it connects to nothing yet.
+func dialRedis(o config.Redis, prefix string, log *slog.Logger, answered func(string, time.Duration, error)) (*redisstore.Store, error) {
 	secure, err := redisTLS(o)
 	if err != nil {
 		return nil, err
 	}
 	redisstore.LogTo(log)
-	shared, err := redisstore.New(redisstore.Options{
+	return redisstore.New(redisstore.Options{
 		Addrs: o.Addresses, Network: o.Network, Type: redisTypes[o.Type], MasterName: o.Master,
 		Username: o.Username, Password: string(o.Password),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: string(o.SentinelPassword),
-		TLS: secure, DB: o.DB, PoolSize: o.PoolSize, KeyPrefix: s.CacheKeyPrefix,
+		TLS: secure, DB: o.DB, PoolSize: o.PoolSize, KeyPrefix: prefix,
 		DialTimeout: o.DialTimeout,
+		PoolTimeout: o.Budget, // whose caller has left needs no connection any more
+		Answered:    answered,
 	})
-	if err != nil {
-		return nil, err
-	}
-	m := newRedisMetrics(reg, shared)
-	link := &redisLink{log: log, ping: shared.Ping}
-	return &store{
-		Store: failover.New(timed{shared, m.duration.WithLabelValues("take")}, failover.Options{
-			Budget:  o.Budget,
-			Observe: func(kind string, _ time.Duration) { m.errors.WithLabelValues(kind).Inc() },
-		}),
-		place: "Redis at " + strings.Join(o.Addresses, ", "),
-		ready: link.ready,
-		run:   link.run,
-		close: func() {
-			if err := shared.Close(); err != nil {
-				log.Warn("closing Redis", slog.Any("error", err))
-			}
-		},
-	}, nil
 }
 
 // redisLink waits for the first sign of life from Redis.
 type redisLink struct {
-	log  *slog.Logger
-	ping func(context.Context) error
-	seen atomic.Bool
+	log   *slog.Logger
+	probe func(context.Context) error
+	open  func() bool // a breaker is open
+	// patience is how long to wait before giving up; 0 is for ever.
+	patience time.Duration
+	seen     atomic.Bool
 }
 
-var errNoContact = errors.New("no contact with Redis so far: calls pass without it; see REDIS_URL and the log")
+var (
+	errNoContact = errors.New("no contact with Redis so far: calls are decided without it; see REDIS_URL and the log")
+	errRedisAway = errors.New("no answer from Redis: calls are decided without it")
+)
 
+// ready is why the process should not get calls yet.
 func (l *redisLink) ready() error {
 	if l.seen.Load() {
 		return nil
@@ -76,12 +204,22 @@ func (l *redisLink) ready() error {
 	return errNoContact
 }
 
-// run asks for a sign of life, less and less often, until there is one or ctx is done.
+// healthy is why REDIS_HEALTH_CHECK_ACTIVE_CONNECTION makes the process unhealthy.
+func (l *redisLink) healthy() error {
+	if l.open() {
+		return errRedisAway
+	}
+	return l.ready()
+}
+
+// run asks for a sign of life, less and less often, until there is one or ctx is done. It
+// fails once its patience is over.
 func (l *redisLink) run(ctx context.Context) error {
-	const most = 5 * time.Second
+	const most = 2 * time.Second
+	began := time.Now()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, most) {
 		try, cancel := context.WithTimeout(ctx, time.Second)
-		err := l.ping(try)
+		err := l.probe(try)
 		cancel()
 		if err == nil {
 			l.seen.Store(true)
@@ -91,13 +229,27 @@ func (l *redisLink) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end of the process is no failure
 		}
-		l.log.Warn("waiting for Redis", slog.Any("error", err), slog.Duration("again_in", wait))
+		if l.patience > 0 && time.Since(began)+wait > l.patience {
+			return fmt.Errorf("waiting %v for Redis, by START_TIMEOUT: %w", l.patience, err)
+		}
+		l.log.Log(ctx, gravity(err), "waiting for Redis", slog.Any("error", err), slog.Duration("again_in", wait))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// gravity is that of an error of Redis: one that waiting does not mend needs somebody.
+func gravity(err error) slog.Level {
+	if e, ok := errors.AsType[*redisstore.Error](err); ok {
+		switch e.Kind() {
+		case redisstore.KindAuth, redisstore.KindScripts, redisstore.KindTLS:
+			return slog.LevelError
+		}
+	}
+	return slog.LevelWarn
 }
 
 // timed is a store whose answers are timed.
@@ -112,58 +264,4 @@ func (t timed) Take(ctx context.Context, takes []backend.Take, dst []backend.Dec
 	err := t.Store.Take(ctx, takes, dst)
 	t.duration.Observe(time.Since(start).Seconds())
 	return err
-}
-
-// redisMetrics tell of Redis and the way to it.
-type redisMetrics struct {
-	duration *prometheus.HistogramVec
-	errors   *prometheus.CounterVec
-}
-
-func newRedisMetrics(reg prometheus.Registerer, s *redisstore.Store) *redisMetrics {
-	m := &redisMetrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "ratelimit_redis_duration_seconds",
-			Help:    "Time until Redis answered, or until its answer was not waited for any more.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
-		}, []string{"op"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ratelimit_redis_errors_total",
-			Help: "Calls that Redis did not decide, by what was in the way.",
-		}, []string{"kind"}),
-	}
-	for _, kind := range []string{redisstore.KindTimeout, redisstore.KindNetwork, redisstore.KindPool, redisstore.KindOther} {
-		m.errors.WithLabelValues(kind)
-	}
-	reg.MustRegister(m.duration, m.errors, poolMetrics{s})
-	return m
-}
-
-// poolMetrics collects the state of the connections.
-type poolMetrics struct{ store *redisstore.Store }
-
-var (
-	poolConnections = prometheus.NewDesc("ratelimit_redis_pool_connections",
-		"Connections to Redis.", []string{"state"}, nil)
-	poolWaits = prometheus.NewDesc("ratelimit_redis_pool_waits_total",
-		"Calls that waited for a free connection, and those that waited in vain.", []string{"result"}, nil)
-	tokensKept = prometheus.NewDesc("ratelimit_redis_tokens_kept_total",
-		"Tokens of denied calls that could not be put back, since Redis did not answer in the middle of a call.", nil, nil)
-)
-
-// Describe is part of prometheus.Collector.
-func (poolMetrics) Describe(ch chan<- *prometheus.Desc) {
-	ch <- poolConnections
-	ch <- poolWaits
-	ch <- tokensKept
-}
-
-// Collect is part of prometheus.Collector.
-func (m poolMetrics) Collect(ch chan<- prometheus.Metric) {
-	p := m.store.Pool()
-	ch <- prometheus.MustNewConstMetric(poolConnections, prometheus.GaugeValue, float64(p.Open-p.Idle), "active")
-	ch <- prometheus.MustNewConstMetric(poolConnections, prometheus.GaugeValue, float64(p.Idle), "idle")
-	ch <- prometheus.MustNewConstMetric(poolWaits, prometheus.CounterValue, float64(p.Waits), "all")
-	ch <- prometheus.MustNewConstMetric(poolWaits, prometheus.CounterValue, float64(p.Timeouts), "timeout")
-	ch <- prometheus.MustNewConstMetric(tokensKept, prometheus.CounterValue, float64(m.store.Kept()))
 }

@@ -29,11 +29,11 @@ func serve(ctx context.Context, args []string, e env) int {
 		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
 		return exitUsage
 	}
-	log := newLogger(settings, e.stderr)
+	log, level := newLogger(settings, e.stderr)
 	for _, w := range warnings {
 		log.Warn("settings", slog.String("warning", w))
 	}
-	p, err := newProcess(settings, log) //nolint:contextcheck // a stream's context is its own
+	p, err := newProcess(settings, log, level) //nolint:contextcheck // a stream's context is its own
 	if err != nil {
 		_, _ = fmt.Fprintf(e.stderr, "sluice: %v\n", err)
 		return exitError
@@ -54,27 +54,33 @@ type process struct {
 	book     *rulebook
 	folder   *config.Folder // nil with the built-in rules
 	store    *store
+	switches *switchboard
+	turned   *config.Folder // the file of the switches; nil without one
 	health   *health
 	grpc     *rls.Server
 	ears     *listeners
 }
 
 // newProcess puts the process together and listens; nothing is answered before run.
-func newProcess(s config.Settings, log *slog.Logger) (*process, error) {
+func newProcess(s config.Settings, log *slog.Logger, level *slog.LevelVar) (*process, error) {
 	p := &process{settings: s, log: log, registry: prometheus.NewRegistry()}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	var err error
-	if p.store, err = openStore(s, log, p.registry); err != nil {
+	if p.store, err = openStore(s, log, p.registry, roomForBuckets(limitMemory(os.DirFS("/"), log))); err != nil {
 		return nil, err
 	}
 	p.book = newRulebook(s, log, p.registry)
-	service := rls.New(p.store, p.book.rules, serviceOptions(s, log, p.registry))
+	service := rls.New(p.store.Store, p.book.rules, serviceOptions(s, log, p.registry))
+	p.switches = newSwitchboard(s, log, level, service, p.store)
+	p.registry.MustRegister(p.switches)
 	p.grpc = rls.NewServer(service, rls.ServerOptions{
 		MaxConnectionAge:      s.GRPCMaxConnectionAge,
 		MaxConnectionAgeGrace: s.GRPCMaxConnectionAgeGrace,
+		Lean:                  s.GRPCEngine == "lean",
 	})
-	p.health = &health{tell: p.grpc.SetServing, store: p.store.ready}
+	p.health = &health{tell: p.grpc.SetServing, store: p.store.ready, depends: p.store.healthy}
 	p.book.health = p.health.setRules
+	p.loadSwitches()
 	if err := p.loadRules(); err != nil {
 		p.store.close()
 		return nil, err
@@ -98,6 +104,16 @@ func (p *process) loadRules() error {
 	files, err := p.folder.Read()
 	p.book.apply(files, err)
 	return nil
+}
+
+// loadSwitches reads the file of the switches for the first time, if there is one.
+func (p *process) loadSwitches() {
+	if p.settings.SwitchesFile == "" {
+		return
+	}
+	p.turned = config.NewFolder(p.settings.SwitchesFile, config.FolderOptions{Log: p.log})
+	files, err := p.turned.Read()
+	p.switches.apply(files, err)
 }
 
 func serviceOptions(s config.Settings, log *slog.Logger, reg prometheus.Registerer) rls.Options {
@@ -134,8 +150,12 @@ func (p *process) run(ctx context.Context, e env) error {
 	reload := make(chan struct{}, 1)
 
 	group, ctx := errgroup.WithContext(ctx)
-	p.ears.serve(group)
+	p.ears.serve(group) //nolint:contextcheck // a connection's context is its own
 	group.Go(func() error { return p.store.run(ctx) })
+	group.Go(func() error { return p.health.watch(ctx) })
+	if p.turned != nil {
+		group.Go(func() error { return p.switches.watch(ctx, p.turned) })
+	}
 	if p.folder != nil {
 		group.Go(func() error { return p.book.watch(ctx, p.folder, reload) })
 	}
@@ -178,7 +198,9 @@ func (p *process) await(ctx context.Context, signals <-chan os.Signal, reload ch
 // in flight finish. SHUTDOWN_TIMEOUT from its beginning everything is cut; a second
 // signal cuts at once.
 func (p *process) shutdown(ctx context.Context, signals <-chan os.Signal) {
-	ctx, cancel := context.WithTimeout(ctx, p.settings.ShutdownTimeout)
+	// An eighth of the time, a second at most, is for the store: it ends what it has sent.
+	whole := p.settings.ShutdownTimeout
+	ctx, cancel := context.WithTimeout(ctx, whole-min(whole/8, time.Second))
 	defer cancel()
 	p.health.drain()
 	delay := time.NewTimer(p.settings.DrainDelay)

@@ -1,6 +1,3 @@
-// Package wire holds the request of the rate limit service as this program sees it, and
-// its decoder. It takes every byte sequence in a string field: Envoy sends
-// header bytes as they came, and protobuf's own decoder refuses what is not UTF-8.
 package wire
 
 // Request is one envoy.service.ratelimit.v3.RateLimitRequest. Its strings are opaque

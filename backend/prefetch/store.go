@@ -1,0 +1,247 @@
+package prefetch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-rls/sluice/backend"
+)
+
+var _ backend.Store = (*Store)(nil)
+
+// Store is a backend.Store over another one, whose buckets it leases from. Make one with New
+// and run it with Run. The entries of keys are read without a lock and each is changed under
+// its own.
+type Store struct {
+	store   backend.Store
+	options Options
+	start   time.Time
+	// clock is that of a test, in nanoseconds above zero; nil: the process' monotonic one.
+	clock func() int64
+	table *table
+	// sizes has a *size for each backend.Limit, as long as there are few.
+	sizes   sync.Map
+	sizings atomic.Int64
+	// trip is the usual time of a round trip, in nanoseconds.
+	trip atomic.Int64
+
+	// leases are the entries that hold or owe tokens.
+	leases struct {
+		walk sync.Mutex // over a walk of the list, during which it is shorter
+		mu   sync.Mutex // over list
+		list []*entry
+	}
+	flights flights
+
+	counters
+}
+
+// New returns a store over another, which must keep to backend.Lease. Run must be called for
+// leases to go back.
+func New(store backend.Store, o Options) *Store {
+	o = o.withDefaults()
+	s := &Store{store: store, options: o, start: time.Now(), table: newTable(o.MaxEntries)}
+	s.trip.Store(int64(time.Millisecond))
+	return s
+}
+
+// now is the time since the start in nanoseconds, by the monotonic clock; never zero.
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return int64(time.Since(s.start)) + 1
+}
+
+// Take implements backend.Store. A decision of the lease is made without waiting; its Level
+// is what the store said last with what came back since, and what is left of the lease. An
+// error is the other store's, or says that the caller left.
+func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	if len(takes) != len(dst) || s.flights.ended.Load() {
+		return s.store.Take(ctx, takes, dst)
+	}
+	if len(takes) != 1 {
+		return s.takeSeveral(ctx, takes, dst)
+	}
+	t := &takes[0]
+	if t.NoLease || t.Lease != nil || !suits(&t.Limit) {
+		return s.store.Take(ctx, takes, dst)
+	}
+	e, hash := s.table.find(t.Key)
+	if e != nil && plain(t) {
+		if z := e.size.Load(); z.limit == t.Limit && s.take(ctx, e, z, t, &dst[0]) != unknown {
+			return nil
+		}
+	}
+	return s.takeOne(ctx, e, hash, takes, dst)
+}
+
+// immediate is a store that decides some calls without waiting.
+type immediate interface {
+	TakeNow(takes []backend.Take, dst []backend.Decision) (bool, error)
+}
+
+// TakeNow is Take for a call that memory decides, or that the other store decides by a
+// method of this name. It never waits. If it says false, nothing was decided or charged.
+func (s *Store) TakeNow(takes []backend.Take, dst []backend.Decision) (bool, error) {
+	if len(takes) == len(dst) && !s.flights.ended.Load() && s.takeNow(context.Background(), takes, dst) {
+		return true, nil
+	}
+	if now, ok := s.store.(immediate); ok {
+		return now.TakeNow(takes, dst)
+	}
+	return false, nil
+}
+
+func (s *Store) takeNow(ctx context.Context, takes []backend.Take, dst []backend.Decision) bool {
+	if len(takes) != 1 {
+		return s.takeSeveralNow(ctx, takes, dst)
+	}
+	t := &takes[0]
+	if t.NoLease || t.Lease != nil || !plain(t) || !suits(&t.Limit) {
+		return false
+	}
+	e, _ := s.table.find(t.Key)
+	if e == nil {
+		return false
+	}
+	z := e.size.Load()
+	return z.limit == t.Limit && s.take(ctx, e, z, t, &dst[0]) != unknown
+}
+
+// plain reports whether the take is a charge that is rejected if it cannot be paid.
+func plain(t *backend.Take) bool {
+	return t.Hits > 0 && t.Give == 0 && t.Overflow == backend.Reject
+}
+
+// takeOne decides a call of one take that memory could not.
+func (s *Store) takeOne(ctx context.Context, e *entry, hash uint64, takes []backend.Take, dst []backend.Decision) error {
+	t := &takes[0]
+	if e == nil {
+		e = s.enter(t, hash)
+	}
+	if e == nil {
+		return s.store.Take(ctx, takes, dst)
+	}
+	if !plain(t) {
+		return s.forward(ctx, takes, dst, []*entry{e})
+	}
+	return s.wait(ctx, e, t, takes, dst)
+}
+
+// enter makes an entry for a take.
+func (s *Store) enter(t *backend.Take, hash uint64) *entry {
+	return s.table.add(t.Key, hash, s.sizeOf(&t.Limit))
+}
+
+// sizeOf gives the size of a limit. Limits that come with requests could be many, so only
+// some thousands are kept.
+func (s *Store) sizeOf(l *backend.Limit) *size {
+	if z, ok := s.sizes.Load(*l); ok {
+		return z.(*size) //nolint:errcheck // nothing else is put there
+	}
+	z := s.options.size(*l)
+	if s.sizings.Add(1) < 4096 {
+		s.sizes.Store(*l, z)
+	}
+	return z
+}
+
+// fitLocked sees to it that the entry has the take's limit. Under another one, what it holds
+// goes back by the next ask, and what the store said is forgotten.
+func (s *Store) fitLocked(e *entry, l *backend.Limit) *size {
+	z := e.size.Load()
+	if z.limit == *l {
+		return z
+	}
+	z = s.sizeOf(l)
+	e.size.Store(z)
+	s.oweLocked(e, e.tokens.Swap(0))
+	e.asked += e.held
+	e.held, e.scarce = 0, 0
+	e.expires.Store(0)
+	e.forget()
+	return z
+}
+
+// wait decides a plain charge that memory could not: by the store alone while the key is
+// cold, else with the next ask.
+func (s *Store) wait(ctx context.Context, e *entry, t *backend.Take, takes []backend.Take, dst []backend.Decision) error {
+	e.mu.Lock()
+	z := s.fitLocked(e, &t.Limit)
+	e.asked += int64(min(t.Hits, backend.MaxHits))
+	if e.dropped || (!e.busy.Load() && s.coldLocked(e, z)) {
+		e.mu.Unlock()
+		return s.alone(ctx, e, takes, dst)
+	}
+	w := &waiter{take: t, done: make(chan struct{}, 1)}
+	if s.decideLocked(ctx, e, z, w) { // what came meanwhile
+		e.mu.Unlock()
+		dst[0] = w.decision
+		return nil
+	}
+	e.waiters = append(e.waiters, w)
+	mine := e.busy.CompareAndSwap(false, true)
+	e.mu.Unlock()
+	s.waits.Add(1)
+	if mine && !s.flights.start(func() { s.fly(ctx, e, false) }) {
+		s.fly(ctx, e, false)
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		if s.leave(e, w) {
+			return fmt.Errorf("taking: the caller has left: %w", ctx.Err())
+		}
+		<-w.done
+	}
+	if w.alone {
+		return s.store.Take(ctx, takes, dst)
+	}
+	dst[0] = w.decision
+	return w.err
+}
+
+// coldLocked reports whether the store should decide a take by itself: there is no lease,
+// and none worth asking for.
+func (s *Store) coldLocked(e *entry, z *size) bool {
+	if !z.leases {
+		return true
+	}
+	e.countLocked(s.now())
+	return !e.hotLocked(z) && e.tokens.Load() == 0 && e.counted == 0 && e.owed == 0
+}
+
+// leave takes a waiter whose caller has left out of the line; false if it was answered.
+func (s *Store) leave(e *entry, w *waiter) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.answered {
+		return false
+	}
+	w.left = true
+	for i := range e.waiters {
+		if e.waiters[i] == w {
+			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
+			break
+		}
+	}
+	return true
+}
+
+// alone has a take decided by the store, and keeps what that said.
+func (s *Store) alone(ctx context.Context, e *entry, takes []backend.Take, dst []backend.Decision) error {
+	sent := s.now()
+	if err := s.store.Take(ctx, takes, dst); err != nil {
+		return err
+	}
+	z := e.size.Load()
+	if d := &dst[0]; d.Source == backend.Bucketed && z.limit == takes[0].Limit {
+		e.hear(z, d.Level, sent, s.now())
+		z.add(d, e.tokens.Load())
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"context"
+	"time"
+)
+
+// stream is one request and its answer. The connection's lock guards it, but for what is
+// set before it is known to others.
+type stream struct {
+	id uint32
+	// unary is a call of the one method; else bridge has the rest of it.
+	unary  bool
+	bridge *bridge
+
+	began   time.Time     // set where there is a timeout
+	timeout time.Duration // grpc-timeout; 0 if there is none
+	gzip    bool          // grpc-encoding
+
+	ended    bool  // the peer has sent all of it
+	declared int64 // content-length; -1 if absent
+	received int64 // bytes of DATA, padding aside
+
+	// window is what the peer may still send, credit what it has sent and may be told to
+	// send again; out is what may be sent to the peer.
+	window, credit, out int64
+
+	message  []byte // what has come of the message, where it comes in parts
+	reserved int    // bytes of the server's bound on those
+
+	// waiting is set while a goroutine is to answer: the stream counts as open until it
+	// has, whatever the peer does, so that resets do not buy the peer more work.
+	waiting bool
+	cancel  context.CancelFunc // ends that goroutine's wait
+
+	rest []byte // what windows have kept of the answer's DATA; trailers follow
+}
+
+// newStreamLocked opens a stream. Those of calls that were answered at once are used
+// again.
+func (c *conn) newStreamLocked(id uint32) *stream {
+	var s *stream
+	if n := len(c.free) - 1; n >= 0 {
+		s, c.free = c.free[n], c.free[:n]
+		*s = stream{}
+	} else {
+		s = &stream{}
+	}
+	s.id, s.window, s.out, s.declared = id, streamWindow, c.peerWindow, -1
+	c.streams[id] = s
+	return s
+}
+
+// closeLocked forgets a stream whose answer is written or that was reset. Whoever still
+// works on it finds it gone.
+func (c *conn) closeLocked(s *stream) {
+	if c.streams[s.id] != s {
+		return
+	}
+	delete(c.streams, s.id)
+	c.srv.unreserve(s.reserved)
+	s.reserved, s.message = 0, nil
+	if s.rest != nil {
+		s.rest = nil
+		c.unstallLocked(s)
+	}
+	switch {
+	case s.waiting:
+		c.zombies++
+		s.cancel()
+	case s.bridge == nil && len(c.free) < maxFree:
+		c.free = append(c.free, s)
+	}
+	if s.bridge != nil {
+		if s.bridge.request != nil { // it was not handed over, so no goroutine ends
+			c.bridges--
+		}
+		c.out.sent.Broadcast() // its handler may wait for the peer
+	}
+	c.emptyLocked()
+}
+
+// maxFree is how many streams are kept for new calls.
+const maxFree = 64
+
+// doneLocked says that the goroutine which was to answer has ended.
+func (c *conn) doneLocked(s *stream) {
+	if c.streams[s.id] == s {
+		s.waiting = false
+		return
+	}
+	c.zombies--
+	c.emptyLocked()
+}
+
+// openLocked is how many calls the peer has the server work on.
+func (c *conn) openLocked() int { return len(c.streams) + c.zombies }
