@@ -42,21 +42,16 @@ type Options struct {
 	// Ready gives the parts of /readyz; all must be OK for a 200.
 	Ready    func() []Part
 	Gatherer prometheus.Gatherer
-	// MetricsPath is where the metrics are; empty means /metrics.
-	MetricsPath string
 }
 
 // New returns the handler of the public address.
 func New(o Options) http.Handler {
-	if o.MetricsPath == "" {
-		o.MetricsPath = "/metrics"
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", o.healthcheck)
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "OK") })
 	mux.HandleFunc("/readyz", o.readyz)
 	mux.HandleFunc("/json", o.json)
-	mux.Handle(o.MetricsPath, Metrics(o.Gatherer))
+	mux.Handle("/metrics", Metrics(o.Gatherer))
 	return mux
 }
 

@@ -1,7 +1,5 @@
 package config
 
-import "cmp"
-
 // perSecondRows are the settings of a second Redis, for limits by the second.
 func (p *parser) perSecondRows() []row {
 	r := &p.s.PerSecond
@@ -31,22 +29,8 @@ func (p *parser) resolvePerSecond() {
 		}
 	}
 	first, r := &p.s.Redis, &p.s.PerSecond
-	r.PoolSize = cmp.Or(r.PoolSize, defaultPoolSize)
-	r.DialTimeout = cmp.Or(r.DialTimeout, defaultDialTimeout)
-	target, err := parseTarget(p.second.url, r.Type, p.second.socketType)
-	if err != nil {
-		p.fail("REDIS_PERSECOND_URL", "%q: %w", maskURL(p.second.url), err)
+	if !p.reach(r, p.second, "REDIS_PERSECOND") {
 		return
-	}
-	r.Network, r.Addresses, r.Master, r.DB = target.network, target.addresses, target.master, target.db
-	r.Username, r.Password = target.username, target.password
-	if p.has("REDIS_PERSECOND_AUTH") {
-		r.Username, r.Password = credentials(p.second.auth)
-	}
-	r.SentinelUsername, r.SentinelPassword = credentials(p.second.sentinel)
-	r.TLS = r.TLS || target.tls
-	if r.TLS && r.Network == "unix" {
-		p.fail("REDIS_PERSECOND_TLS", "is set for a unix socket, which has no TLS")
 	}
 	r.CACert, r.ClientCert, r.ClientKey = first.CACert, first.ClientCert, first.ClientKey
 	r.SkipHostnameVerification = first.SkipHostnameVerification

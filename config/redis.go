@@ -79,24 +79,32 @@ func (p *parser) resolveRedis() {
 		}
 		return
 	}
-	r := &p.s.Redis
+	if p.reach(&p.s.Redis, p.redis, "REDIS") {
+		p.checkRedisTLS()
+	}
+}
+
+// reach fills in where one Redis is and who we are to it, from the settings whose names
+// begin with prefix. It is false if the address cannot be read.
+func (p *parser) reach(r *Redis, texts redisTexts, prefix string) bool {
 	r.PoolSize = cmp.Or(r.PoolSize, defaultPoolSize)
 	r.DialTimeout = cmp.Or(r.DialTimeout, defaultDialTimeout)
-	target, err := parseTarget(p.redis.url, r.Type, p.redis.socketType)
+	target, err := parseTarget(texts.url, r.Type, texts.socketType)
 	if err != nil {
-		p.fail("REDIS_URL", "%q: %w", maskURL(p.redis.url), err)
-		return
+		p.fail(prefix+"_URL", "%q: %w", maskURL(texts.url), err)
+		return false
 	}
 	r.Network, r.Addresses, r.Master, r.DB = target.network, target.addresses, target.master, target.db
 	r.Username, r.Password = target.username, target.password
-	if p.has("REDIS_AUTH") {
-		r.Username, r.Password = credentials(p.redis.auth)
+	if p.has(prefix + "_AUTH") {
+		r.Username, r.Password = credentials(texts.auth)
 	}
-	r.SentinelUsername, r.SentinelPassword = credentials(p.redis.sentinel)
-	if target.tls {
-		r.TLS = true
+	r.SentinelUsername, r.SentinelPassword = credentials(texts.sentinel)
+	r.TLS = r.TLS || target.tls
+	if r.TLS && r.Network == "unix" {
+		p.fail(prefix+"_TLS", "is set for a unix socket, which has no TLS")
 	}
-	p.checkRedisTLS()
+	return true
 }
 
 // credentials splits user:password at the first colon; without one all is password.
@@ -110,9 +118,6 @@ func credentials(auth Secret) (username string, password Secret) {
 // checkRedisTLS reports what is half said about TLS.
 func (p *parser) checkRedisTLS() {
 	r := &p.s.Redis
-	if r.TLS && r.Network == "unix" {
-		p.fail("REDIS_TLS", "is set for a unix socket, which has no TLS")
-	}
 	if (r.ClientCert == "") != (r.ClientKey == "") {
 		have, miss := "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY"
 		if r.ClientCert == "" {

@@ -35,6 +35,7 @@ var onFailures = map[string]backend.OnFailure{
 // openRedis keeps the buckets in Redis. A Redis that is late or away is no error: calls
 // are answered within the budget meanwhile.
 func openRedis(s config.Settings, log *slog.Logger, reg prometheus.Registerer) (*store, error) {
+	redisstore.LogTo(log)
 	o := redisOpener{
 		settings: s, log: log, errors: newRedisErrors(reg), duration: newRedisDuration(reg).WithLabelValues("take"),
 		hearts: newHeart(log, s.Instances),
@@ -106,7 +107,7 @@ type redisOpener struct {
 func (o *redisOpener) open(r config.Redis) (*redisPart, error) {
 	p := &redisPart{}
 	var err error
-	p.shared, err = dialRedis(r, o.settings.CacheKeyPrefix, o.log, func(server string, took time.Duration, err error) {
+	p.shared, err = dialRedis(r, o.settings.CacheKeyPrefix, func(server string, took time.Duration, err error) {
 		p.guarded.Answered(server, took, err)
 	})
 	if err != nil {
@@ -164,12 +165,11 @@ func closeRedis(parts []*redisPart, hearts *heart, log *slog.Logger) {
 }
 
 // dialRedis makes a store of one Redis; it connects to nothing yet.
-func dialRedis(o config.Redis, prefix string, log *slog.Logger, answered func(string, time.Duration, error)) (*redisstore.Store, error) {
+func dialRedis(o config.Redis, prefix string, answered func(string, time.Duration, error)) (*redisstore.Store, error) {
 	secure, err := redisTLS(o)
 	if err != nil {
 		return nil, err
 	}
-	redisstore.LogTo(log)
 	return redisstore.New(redisstore.Options{
 		Addrs: o.Addresses, Network: o.Network, Type: redisTypes[o.Type], MasterName: o.Master,
 		Username: o.Username, Password: string(o.Password),
