@@ -80,6 +80,17 @@ type meter interface {
 	idle(l *Limit, now float64) float64
 }
 
+// leaser is the meter of an algorithm that leases.
+type leaser interface {
+	meter
+	// openFor is open for a take with a lease, which may be nil: the instance's account is
+	// settled, and what it gives back is there after.
+	openFor(lease *Lease, l *Limit, now float64) (keep bool)
+	// lease hands out tokens after the charge, if the take got all that it asked for, and
+	// writes the answer.
+	lease(t *Take, paid bool)
+}
+
 // Bucket is the state of one bucket. The zero value is a bucket that nobody has touched,
 // which is full. A Bucket must not be copied once it was settled, and is not safe for
 // concurrent use.
@@ -95,6 +106,8 @@ type Bucket struct {
 	// expires is the time in microseconds from which on the bucket equals the zero value;
 	// zero only in the zero value.
 	expires float64
+	// used is the part of a window's limit that was taken, 0 to 1; else 1. See Worth.
+	used float64
 }
 
 // Expires is the time in microseconds of the store's clock at which the bucket, left
@@ -109,10 +122,10 @@ func (b *Bucket) open(t *Take, now float64) (m meter, keep bool) {
 	if b.expires <= now || b.algorithm != t.Limit.Algorithm {
 		*b = Bucket{algorithm: t.Limit.Algorithm}
 	}
-	if t.Lease != nil {
-		return &b.tokens, b.tokens.openFor(t.Lease, &t.Limit, now)
-	}
 	m = b.meter()
+	if t.Lease != nil {
+		return m, m.(leaser).openFor(t.Lease, &t.Limit, now) //nolint:errcheck // see Check
+	}
 	return m, m.open(&t.Limit, now)
 }
 
@@ -136,4 +149,5 @@ func (b *Bucket) meter() meter {
 // keep sets the time at which the bucket is as if nobody had touched it.
 func (b *Bucket) keep(m meter, l *Limit, now float64) {
 	b.expires = max(now+min(m.idle(l, now), idleMicros), min(b.looked, now+idleMicros))
+	b.used = used(m, l)
 }

@@ -205,16 +205,27 @@ func TestDecay(t *testing.T) {
 
 func TestTakesThatCannotLease(t *testing.T) {
 	limit := backend.Limit{Requests: 10, Period: time.Second, Burst: 10}
-	window := limit
-	window.Algorithm = backend.FixedWindow
+	sliding := limit
+	sliding.Algorithm = backend.SlidingWindow
 	for _, takes := range [][]backend.Take{
-		{{Limit: window, Hits: 1, Lease: &backend.Lease{}}},
+		{{Limit: sliding, Hits: 1, Lease: &backend.Lease{}}},
 		{{Limit: limit, Lease: &backend.Lease{Calls: 2}}},
 		{{Limit: limit, Hits: 1, Overflow: backend.Debt, Lease: &backend.Lease{Calls: 2}}},
 		{{Limit: limit, Hits: 1, Lease: &backend.Lease{Calls: 2}}, {Limit: limit, Hits: 1}},
 	} {
 		if backend.Check(takes, make([]backend.Decision, len(takes))) == nil {
 			t.Errorf("Check(%+v) = nil, want an error", takes)
+		}
+	}
+}
+
+func TestAlgorithmsThatLease(t *testing.T) {
+	for a := range backend.SlidingLog + 1 {
+		limit := backend.Limit{Algorithm: a, Requests: 10, Period: time.Second, Burst: 10}
+		err := backend.Check([]backend.Take{{Limit: limit, Lease: &backend.Lease{}}}, make([]backend.Decision, 1))
+		want := a == backend.TokenBucket || a == backend.FixedWindow
+		if a.Leases() != want || (err == nil) != want {
+			t.Errorf("algorithm %d: Leases() = %v and Check() = %v, want leases %v", a, a.Leases(), err, want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (b *Bucket) charge(m meter, t *Take, denied bool, d *Decision) bool {
 	}
 	if t.Lease != nil {
 		all := float64(min(t.Hits, MaxHits)) * float64(min(max(t.Lease.Calls, 1), MaxHits))
-		b.tokens.lease(t, (t.Hits == 0 && d.OK) || (taken && float64(d.Charged) >= all))
+		m.(leaser).lease(t, (t.Hits == 0 && d.OK) || (taken && float64(d.Charged) >= all)) //nolint:errcheck // see Check
 	}
 	return taken || given || t.Lease != nil
 }

@@ -13,17 +13,13 @@ type tokens struct {
 	// touched it. A raise of the limit gives capacity - top once, and a lowering leaves
 	// top, so that old and new rules side by side cannot make tokens.
 	top float64
-	// demand is the number of hits that instances with leases asked for lately. current and
-	// before are the tokens out on lease: those counted in the generation of at, and in the
-	// one before.
-	demand, current, before float64
+	leased
 }
 
 // open brings the bucket to now. One that nobody touched is full.
 func (s *tokens) open(l *Limit, now float64) (keep bool) { return s.openFor(nil, l, now) }
 
-// openFor is open for a take with a lease, which may be nil: its account is settled before
-// the refill, and what it gives back is there after.
+// openFor settles the account of a lease before the refill, for which that makes room.
 func (s *tokens) openFor(lease *Lease, l *Limit, now float64) (keep bool) {
 	capacity := float64(l.Burst)
 	if s.top == 0 {
@@ -36,9 +32,9 @@ func (s *tokens) openFor(lease *Lease, l *Limit, now float64) (keep bool) {
 	}
 	at := later(s.at, now)
 	elapsed := at - s.at
-	s.age(at)
+	s.age(s.at, at)
 	if lease != nil {
-		s.account(lease, at)
+		s.account(lease, generation(at)-float64(lease.Generation), elapsed)
 	}
 	room := s.room(l)
 	s.level = max(min(s.level, room), -capacity)
@@ -52,11 +48,21 @@ func (s *tokens) openFor(lease *Lease, l *Limit, now float64) (keep bool) {
 	return changed || elapsed < 0
 }
 
+// room is the most tokens that the bucket may hold: its capacity less what is out.
+func (s *tokens) room(l *Limit) float64 {
+	return max(float64(l.Burst)-s.current-s.before, 0)
+}
+
 func (s *tokens) left(*Limit) float64 { return s.level }
 
 func (s *tokens) take(l *Limit, n float64) { s.level = max(s.level-n, -float64(l.Burst)) }
 
 func (s *tokens) give(l *Limit, n float64) { s.level = min(s.level+n, s.room(l)) }
+
+func (s *tokens) lease(t *Take, paid bool) {
+	s.level -= s.grant(t, paid, s.level)
+	t.Lease.Generation = int64(generation(s.at))
+}
 
 func (s *tokens) wait(l *Limit, now, need float64) float64 {
 	missing := need - slack(need)/2 - s.level

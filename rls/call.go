@@ -35,6 +35,10 @@ type call struct {
 
 	switched Switch
 	denied   bool
+
+	// Of a call that has to wait: who takes its answer, and scratch for that.
+	to    wire.Answerer
+	reply []byte
 }
 
 // kind is what a descriptor came to before any bucket was asked.

@@ -1,8 +1,8 @@
 package rls
 
 import (
-	"context"
 	"net/http"
+	"runtime/debug"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/status"
@@ -31,32 +31,13 @@ type lean struct{ service *Service }
 
 // Begin is part of wire.Handler.
 func (l lean) Begin(msg, dst []byte) (reply []byte, rest wire.Pending, err error) {
-	defer l.recover(&rest, &err)
+	defer func() {
+		if p := recover(); p != nil {
+			rest, err = nil, wireError(l.service.panicked(rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, p, debug.Stack()))
+		}
+	}()
 	reply, rest, err = l.service.Begin(msg, dst)
-	if rest != nil {
-		rest = leanRest{l, rest}
-	}
 	return reply, rest, wireError(err)
-}
-
-func (l lean) recover(rest *wire.Pending, err *error) {
-	if p := recover(); p != nil {
-		*rest = nil
-		*err = wireError(l.service.panicked(rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, p))
-	}
-}
-
-// leanRest is the rest of a call of a lean Service.
-type leanRest struct {
-	lean
-	rest wire.Pending
-}
-
-// Finish is part of wire.Pending.
-func (l leanRest) Finish(ctx context.Context, dst []byte) (reply []byte, err error) {
-	defer l.recover(&l.rest, &err)
-	reply, err = l.rest.Finish(ctx, dst)
-	return reply, wireError(err)
 }
 
 // wireError gives a gRPC status the form that the engine knows.

@@ -178,7 +178,7 @@ func shouldRateLimit(srv any, ctx context.Context, dec func(any) error, intercep
 func (s *Service) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.panicked(info.FullMethod, p)
+			err = s.panicked(info.FullMethod, p, debug.Stack())
 		}
 	}()
 	return handle(ctx, req)
@@ -187,7 +187,7 @@ func (s *Service) recoverUnary(ctx context.Context, req any, info *grpc.UnarySer
 func (s *Service) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.panicked(info.FullMethod, p)
+			err = s.panicked(info.FullMethod, p, debug.Stack())
 		}
 	}()
 	return handle(srv, stream)
@@ -195,10 +195,10 @@ func (s *Service) recoverStream(srv any, stream grpc.ServerStream, info *grpc.St
 
 // panicked turns a panic into an error of its call, so that the process and the other
 // calls go on.
-func (s *Service) panicked(method string, p any) error {
+func (s *Service) panicked(method string, p any, stack []byte) error {
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a call",
-		slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(stack)))
 	return status.Error(codes.Internal, "internal error")
 }
 

@@ -16,10 +16,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -62,7 +64,7 @@ type Immediate interface {
 
 // Service decides calls.
 type Service struct {
-	store   backend.Store
+	store   backend.Starter
 	now     Immediate // the store, if it is one; else nil
 	opts    Options
 	log     *slog.Logger
@@ -84,7 +86,7 @@ func New(store backend.Store, rules func() *descriptors.Rules, opts Options) *Se
 		opts.NearLimitRatio = 0.8
 	}
 	s := &Service{
-		store:   store,
+		store:   backend.Starting(store),
 		opts:    opts,
 		log:     opts.Logger,
 		metrics: newMetrics(opts.Registerer, rules, opts.NearLimitRatio),
@@ -111,8 +113,7 @@ func (s *Service) Answer(ctx context.Context, data, dst []byte) ([]byte, error) 
 }
 
 // Begin is Answer for a caller that must not wait: if the store would have to be waited
-// for, it answers nothing but hands over the rest of the call, whose Finish waits. Neither
-// keeps data.
+// for, it answers nothing but hands over the rest of the call. Neither keeps data.
 func (s *Service) Begin(data, dst []byte) (reply []byte, rest wire.Pending, err error) {
 	c := s.take()
 	if err := c.begin(data); err != nil {
@@ -142,6 +143,7 @@ const largest = 64 << 10
 // release gives the scratch back.
 func (c *call) release() {
 	if cap(c.msg) <= largest {
+		c.to = nil
 		c.s.calls.Put(c)
 	}
 }
@@ -187,6 +189,9 @@ func (c *call) refuse(err error) error {
 func (c *call) undecided(err error) error {
 	s := c.s
 	s.metrics.observe(c)
+	if p, ok := errors.AsType[*backend.PanicError](err); ok {
+		return s.panicked(rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, p.Value, p.Stack)
+	}
 	s.metrics.unavailable.Inc()
 	if s.failures.open() {
 		s.log.Warn("store gave no decision", slog.Any("error", err))
@@ -194,14 +199,35 @@ func (c *call) undecided(err error) error {
 	return status.Error(codes.Unavailable, "the store of the limits gave no decision")
 }
 
-// Finish asks the store for a call that has begun, and is part of wire.Pending. The call
-// is used up then.
-func (c *call) Finish(ctx context.Context, dst []byte) ([]byte, error) {
-	defer c.release()
-	if err := c.ask(ctx); err != nil {
-		return dst, err
+// Finish asks the store for a call that has begun, and is part of wire.Pending. The call is
+// used up then.
+func (c *call) Finish(deadline time.Time, to wire.Answerer) {
+	c.to = to
+	if c.bans == len(c.takes) { // the store has no say
+		backend.End(c, nil)
+		return
 	}
-	return c.finish(dst), nil //nolint:contextcheck // a line of the log is no part of the call
+	c.s.store.Start(deadline, c.takes, c.dst, c)
+}
+
+// Done is part of backend.Continuation: the store has decided. A panic is an error of this
+// call alone.
+func (c *call) Done(err error) (dirty backend.Flusher) {
+	to := c.to
+	defer func() {
+		if p := recover(); p != nil {
+			dirty = to.Answer(nil, wireError(c.s.panicked(rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, p, debug.Stack())))
+		}
+	}()
+	if err != nil {
+		err = c.undecided(err)
+	} else {
+		c.decideBans()
+		c.reply = c.finish(c.reply[:0])
+	}
+	dirty = to.Answer(c.reply, wireError(err))
+	c.release()
+	return dirty
 }
 
 // finish appends the answer of a call that is decided, and counts it.

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-var _ backend.Store = (*Store)(nil)
+var _ backend.Starter = (*Store)(nil)
 
 // margin is the least part of the caller's time that is kept for the answer; a tenth if
 // that is more.
@@ -53,6 +53,8 @@ type Options struct {
 	// Instances is the number of instances that share a limit; one if nil or below 1.
 	Instances func() int
 
+	// Took is told how long each ask of the store took, answered or not. Nil: nobody is.
+	Took func(time.Duration)
 	// Observe is told of each take that the store did not decide in time: what was in the
 	// way, and how long it took to find out. The kind is what the error's method Kind says,
 	// "timeout" or "canceled" for those of a context, "full" beyond MaxInFlight, "breaker"
@@ -67,25 +69,27 @@ var ErrUnavailable = errors.New("taking: the store did not decide")
 
 // Store is a backend.Store over another. Make one with New, run it with Run, and Close it.
 type Store struct {
-	store     backend.Store
+	store     backend.Starter
 	o         Options
 	log       *slog.Logger
 	onFailure atomic.Uint32
 
-	servers servers
-	workers workers
-	jobs    sync.Pool // of *job
-	levels  *levels
-	local   *local
+	servers  servers
+	jobs     sync.Pool    // of *job
+	flying   atomic.Int64 // jobs that the store has
+	running  sync.WaitGroup
+	patience patience
+	levels   *levels
+	local    *local
 }
 
 // New returns a store over another.
 func New(store backend.Store, o Options) *Store {
 	o = o.withDefaults()
-	s := &Store{store: store, o: o, log: o.Logger, levels: newLevels()}
+	s := &Store{store: backend.Starting(store), o: o, log: o.Logger, levels: newLevels()}
 	s.local = newLocal(o.MaxBuckets, s.levels)
-	s.jobs.New = func() any { return &job{done: make(chan struct{}, 1)} }
-	s.workers = workers{run: s.run, most: o.MaxInFlight, queue: make(chan *job), closed: make(chan struct{})}
+	s.jobs.New = func() any { return &job{s: s} }
+	s.patience.leave = s.leave
 	s.SetOnFailure(o.OnFailure)
 	return s
 }
@@ -115,6 +119,9 @@ func (o Options) withDefaults() Options {
 	if o.Instances == nil {
 		o.Instances = func() int { return 1 }
 	}
+	if o.Took == nil {
+		o.Took = func(time.Duration) {}
+	}
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
 	}
@@ -137,7 +144,7 @@ func (s *Store) SetOnFailure(f backend.OnFailure) {
 func (s *Store) OnFailure() backend.OnFailure { return backend.OnFailure(s.onFailure.Load()) }
 
 // InFlight is the number of commands in flight, those without a waiter included.
-func (s *Store) InFlight() int { return s.workers.busy() }
+func (s *Store) InFlight() int { return int(s.flying.Load()) }
 
 // LocalBuckets is the number of buckets of this process that stand in for the store's.
 func (s *Store) LocalBuckets() int { return s.local.len() }
@@ -146,39 +153,9 @@ func (s *Store) LocalBuckets() int { return s.local.len() }
 func (s *Store) Evicted() uint64 { return s.local.evicted.Load() }
 
 // Close waits for the commands in flight. No take may begin any more.
-func (s *Store) Close() { s.workers.close() }
-
-// Take implements backend.Store. Its only errors are those of a caller that has left, of
-// takes that backend.Check refuses, and ErrUnavailable with Options.Refuse.
-func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
-	if err := backend.Check(takes, dst); err != nil || len(takes) == 0 {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("taking: the caller has left: %w", err)
-	}
-	began := time.Now()
-	away := s.away(takes)
-	if away == len(takes) {
-		return s.stand(takes, dst, nil, errBreaker, began)
-	}
-	wait := s.patience(ctx, began)
-	if wait <= 0 {
-		return s.stand(takes, dst, nil, errNoTime, began)
-	}
-	if away > 0 {
-		return s.takeSome(ctx, began, wait, takes, dst)
-	}
-	return s.takeAll(ctx, began, wait, takes, dst)
-}
-
-// takeAll asks the store for a whole call.
-func (s *Store) takeAll(ctx context.Context, began time.Time, wait time.Duration, takes []backend.Take, dst []backend.Decision) error {
-	j, err := s.ask(ctx, began, wait, takes, dst)
-	if err == nil {
-		return nil
-	}
-	return s.stand(takes, dst, j, err, began)
+func (s *Store) Close() {
+	s.running.Wait()
+	s.patience.close()
 }
 
 // TakeNow is Take for a call that need not wait, since all its servers are away. It
@@ -197,13 +174,6 @@ func (s *Store) TakeNow(takes []backend.Take, dst []backend.Decision) (bool, err
 // if there is one, and then no longer the caller's.
 func (s *Store) stand(takes []backend.Take, dst []backend.Decision, j *job, err error, began time.Time) error {
 	s.o.Observe(kind(err), time.Since(began))
-	if errors.Is(err, context.Canceled) { // nobody is there to be answered
-		if j != nil {
-			clear(dst)
-			s.settle(j, false, dst)
-		}
-		return fmt.Errorf("taking: the caller has left: %w", err)
-	}
 	refuse := s.o.Refuse
 	if !refuse {
 		s.local.decide(takes, dst, s.OnFailure(), s.o.Instances())
@@ -217,10 +187,9 @@ func (s *Store) stand(takes []backend.Take, dst []backend.Decision, j *job, err 
 	return nil
 }
 
-// patience is how long a call may wait.
-func (s *Store) patience(ctx context.Context, began time.Time) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
+// wait is how long a call may wait.
+func (s *Store) wait(deadline, began time.Time) time.Duration {
+	if deadline.IsZero() {
 		return s.o.Budget
 	}
 	left := deadline.Sub(began)

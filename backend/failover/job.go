@@ -2,10 +2,9 @@ package failover
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,55 +13,69 @@ import (
 
 // The states of a job.
 const (
-	waiting  = iota // its waiter waits
+	waiting  = iota // somebody waits for it
 	answered        // it is done, and the waiter has it or will
 	left            // the waiter left first
 	settled         // the waiter left, and one of the two has nothing more to say
 )
 
-// job is a call on its way to the store. It owns all that it holds, since the caller may
-// leave and use its own again.
+// job is a call on its way to the store. It owns all that it holds, since its waiter may
+// leave.
 type job struct {
-	ctx   context.Context
+	s     *Store
 	takes []backend.Take
 	keys  []byte // those of takes
-	// leases are those of takes: the store writes to them, at a time at which the caller may
+	// leases are those of takes: the store writes to them, at a time at which the waiter may
 	// have left.
 	leases []backend.Lease
 	dst    []backend.Decision
-	// debts are charged first: what local buckets let through.
-	debts []backend.Take
-	err   error
+	// debts are charged first: what local buckets let through. paying is while they are.
+	debts  []backend.Take
+	paid   []backend.Decision
+	paying bool
+	sent   time.Time
+	err    error
+	state  atomic.Int32
 
-	state atomic.Int32
-	done  chan struct{} // one element once the state is answered
-	// paid are the charges that the waiter answered with, of each take, once it has left;
+	// waiter is told how it ended.
+	waiter waiter
+	whole  whole
+
+	// began is when the waiter came, and until when it leaves. The list of all who wait has
+	// before and after.
+	began, until  time.Time
+	before, after *job
+
+	// charges are those that the waiter answered with, of each take, once it has left;
 	// refused are the takes whose call it denied.
-	paid    []uint64
+	charges []uint64
 	refused []bool
 }
 
-// newJob copies a call. The job's context is the caller's values and not its end.
-func (s *Store) newJob(ctx context.Context, takes []backend.Take) *job {
+// waiter waits for a job.
+type waiter interface {
+	// decided is told how a job ended. The job's decisions hold until it returns if there is
+	// no error. After errLate the job goes on, and is to be given to settle.
+	decided(j *job, err error) backend.Flusher
+}
+
+// nobody waits for an answer.
+type nobody struct{}
+
+func (nobody) decided(*job, error) backend.Flusher { return nil }
+
+// newJob copies a call.
+func (s *Store) newJob(takes []backend.Take) *job {
 	j, _ := s.jobs.Get().(*job)
-	j.ctx, j.err = context.WithoutCancel(ctx), nil
+	j.err, j.paying = nil, false
 	j.state.Store(waiting)
-	j.takes, j.keys, j.debts = append(j.takes[:0], takes...), j.keys[:0], j.debts[:0]
-	size := 0
-	for i := range takes {
-		size += len(takes[i].Key)
-	}
-	if cap(j.keys) < size {
-		j.keys = make([]byte, 0, size)
-	}
+	j.takes, j.debts = append(j.takes[:0], takes...), j.debts[:0]
+	j.keys = backend.CloneKeys(j.takes, j.keys)
 	if cap(j.leases) < len(takes) {
 		j.leases = make([]backend.Lease, len(takes))
 	}
 	j.leases = j.leases[:len(takes)]
 	for i := range j.takes {
-		start := len(j.keys)
-		j.keys = append(j.keys, takes[i].Key...)
-		j.takes[i].Key = j.keys[start:len(j.keys):len(j.keys)]
 		if lease := takes[i].Lease; lease != nil {
 			j.leases[i] = *lease
 			j.takes[i].Lease = &j.leases[i]
@@ -76,110 +89,160 @@ func (s *Store) newJob(ctx context.Context, takes []backend.Take) *job {
 	return j
 }
 
-// ask sends a call to the store and waits for its answer at most so long. If it left
-// without one, the job is returned with the error, and must be given to settle.
-func (s *Store) ask(ctx context.Context, began time.Time, wait time.Duration, takes []backend.Take, dst []backend.Decision) (*job, error) {
-	j := s.newJob(ctx, takes)
-	j.debts = s.local.collect(j.takes, j.debts)
-	if !s.workers.start(j) {
-		s.local.putBack(j.debts)
-		s.jobs.Put(j)
-		return nil, errFull
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-j.done:
-	case <-timer.C:
-		if j.state.CompareAndSwap(waiting, left) {
-			s.silent(takes, began)
-			return j, errLate
-		}
-		<-j.done // it came at the same moment
-	case <-ctx.Done():
-		if j.state.CompareAndSwap(waiting, left) {
-			return j, ctx.Err()
-		}
-		<-j.done
-	}
-	err := j.err
-	if err == nil {
-		copy(dst, j.dst)
-		for i := range takes {
-			if takes[i].Lease != nil {
-				*takes[i].Lease = j.leases[i]
-			}
-		}
-	}
+// release gives a job back that nobody uses any more.
+func (s *Store) release(j *job) {
+	clear(j.takes)
+	clear(j.debts)
+	j.waiter, j.whole = nil, whole{}
 	s.jobs.Put(j)
-	return nil, err
 }
 
-// run is what a worker does for a job.
-func (s *Store) run(j *job) {
-	ctx, cancel := context.WithTimeout(j.ctx, s.o.Linger)
-	defer cancel()
-	sent := time.Now()
-	if len(j.debts) > 0 {
-		if j.err = s.send(ctx, j.debts, make([]backend.Decision, len(j.debts))); j.err != nil {
-			s.local.putBack(j.debts)
+// ask sends a call to the store. w is told of the answer, or at the time until, the zero
+// time being never, that there is none.
+func (s *Store) ask(j *job, began, until time.Time, w waiter) backend.Flusher {
+	j.waiter, j.began, j.until = w, began, until
+	if !s.admit() {
+		return s.end(j, errFull)
+	}
+	j.debts = s.local.collect(j.takes, j.debts)
+	if !until.IsZero() {
+		s.patience.add(j)
+	}
+	s.send(j)
+	return nil
+}
+
+// admit counts a job in flight, and reports false if there are too many.
+func (s *Store) admit() bool {
+	s.running.Add(1)
+	if s.flying.Add(1) <= int64(s.o.MaxInFlight) {
+		return true
+	}
+	s.flying.Add(-1)
+	s.running.Done()
+	return false
+}
+
+// send starts what the job asks next. A panic of the store is an error of this call alone.
+func (s *Store) send(j *job) {
+	defer func() {
+		if p := recover(); p != nil {
+			backend.End(j, &backend.PanicError{Value: p, Stack: debug.Stack()})
 		}
+	}()
+	j.sent = time.Now()
+	end := j.sent.Add(s.o.Linger)
+	if len(j.debts) > 0 {
+		j.paying = true
+		j.paid = append(j.paid[:0], make([]backend.Decision, len(j.debts))...)
+		s.store.Start(end, j.debts, j.paid, j)
+		return
 	}
-	if j.err == nil {
-		j.err = s.send(ctx, j.takes, j.dst)
+	s.store.Start(end, j.takes, j.dst, j)
+}
+
+// Done implements backend.Continuation: the store has answered.
+func (j *job) Done(err error) backend.Flusher {
+	s := j.s
+	if j.paying {
+		j.paying = false
+		if err == nil {
+			j.debts = j.debts[:0]
+			s.send(j)
+			return nil
+		}
+		s.local.putBack(j.debts)
 	}
-	if server := s.o.Server(j.takes[0].Key); !s.o.Told || server == "" && j.err != nil {
-		s.Answered(server, time.Since(sent), j.err)
+	j.err = err
+	if p, ok := errors.AsType[*backend.PanicError](err); ok {
+		s.log.Error("panic in the store", slog.Any("panic", p.Value), slog.String("stack", string(p.Stack)))
 	}
-	if j.err == nil {
+	took := time.Since(j.sent)
+	s.o.Took(took)
+	if server := s.o.Server(j.takes[0].Key); !s.o.Told || server == "" && err != nil {
+		s.Answered(server, took, err)
+	}
+	if err == nil {
 		for i := range j.takes {
 			s.levels.note(&j.takes[i], &j.dst[i])
 		}
 		s.local.forget(j.takes)
 	}
-	if j.state.CompareAndSwap(waiting, answered) {
-		j.done <- struct{}{}
-		return
+	s.flying.Add(-1)
+	defer s.running.Done()
+	if !j.state.CompareAndSwap(waiting, answered) {
+		s.finish(j)
+		return nil
 	}
-	s.finish(j)
+	s.patience.remove(j)
+	return s.end(j, err)
 }
 
-// send asks the store. A panic of it is an error of this call alone: nobody above a worker
-// would catch it.
-func (s *Store) send(ctx context.Context, takes []backend.Take, dst []backend.Decision) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("taking: panic: %v", p)
-			s.log.Error("panic in the store", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+// end tells the waiter of a job that nobody else knows of any more.
+func (s *Store) end(j *job, err error) backend.Flusher {
+	f := j.waiter.decided(j, err)
+	s.release(j)
+	return f
+}
+
+// leave makes the waiter of a job leave, unless it was answered.
+func (s *Store) leave(j *job) backend.Flusher {
+	if !j.state.CompareAndSwap(waiting, left) {
+		return nil
+	}
+	s.silent(j.takes, j.began)
+	return j.waiter.decided(j, errLate)
+}
+
+// whole is the waiter for the job of a whole call, whose takes and decisions it has.
+type whole struct {
+	takes []backend.Take
+	dst   []backend.Decision
+	then  backend.Continuation
+	began time.Time
+}
+
+func (w *whole) decided(j *job, err error) backend.Flusher {
+	if err != nil {
+		late := j
+		if !errors.Is(err, errLate) {
+			late = nil
 		}
-	}()
-	return s.store.Take(ctx, takes, dst)
+		return w.then.Done(j.s.stand(w.takes, w.dst, late, err, w.began))
+	}
+	copy(w.dst, j.dst)
+	for i := range w.takes {
+		if w.takes[i].Lease != nil {
+			*w.takes[i].Lease = j.leases[i]
+		}
+	}
+	return w.then.Done(nil)
 }
 
 // settle is told by the waiter how a call was answered whose job it has left: dst are the
 // decisions of the job's takes. What local buckets let through is owed only once it is
 // known that the store did not charge it.
 func (s *Store) settle(j *job, denied bool, dst []backend.Decision) {
-	j.paid, j.refused = j.paid[:0], j.refused[:0]
+	j.charges, j.refused = j.charges[:0], j.refused[:0]
 	for i := range dst {
 		paid := uint64(0)
 		if dst[i].Source == backend.LocalShare {
 			paid = dst[i].Charged
 			s.local.owe(j.takes[i].Key, -float64(paid))
 		}
-		j.paid = append(j.paid, paid)
+		j.charges = append(j.charges, paid)
 		j.refused = append(j.refused, denied && !dst[i].Debt)
 	}
 	s.finish(j)
 }
 
-// finish is called by the worker and by the waiter that left; the second of them knows
-// both answers.
+// finish is called by the store's answer and by the waiter that left; the second of them
+// knows both.
 func (s *Store) finish(j *job) {
 	if j.state.CompareAndSwap(left, settled) {
 		return
 	}
-	gives := j.takes[:0]
+	var gives []backend.Take
 	for i := range j.takes {
 		t, charged := j.takes[i], j.dst[i].Charged
 		if j.err != nil {
@@ -189,109 +252,62 @@ func (s *Store) finish(j *job) {
 		case charged > 0 && j.refused[i]:
 			gives = append(gives, backend.Take{Key: t.Key, Limit: t.Limit, Give: charged})
 			continue
-		case charged > j.paid[i] && t.Lease != nil && t.Lease.Calls > 1:
+		case charged > j.charges[i] && t.Lease != nil && t.Lease.Calls > 1:
 			// Of several calls, one was answered here; the others have asked again.
-			gives = append(gives, backend.Take{Key: t.Key, Limit: t.Limit, Give: charged - j.paid[i]})
+			gives = append(gives, backend.Take{Key: t.Key, Limit: t.Limit, Give: charged - j.charges[i]})
 		}
-		if j.paid[i] > charged {
-			s.local.owe(t.Key, float64(j.paid[i]-charged))
+		if j.charges[i] > charged {
+			s.local.owe(t.Key, float64(j.charges[i]-charged))
 		}
 	}
-	s.giveBack(j.ctx, gives)
+	s.giveBack(gives)
 }
 
-// giveBack returns tokens of a denied call, with nobody waiting. The keys must not change
-// any more. If that fails they stay taken.
-func (s *Store) giveBack(ctx context.Context, gives []backend.Take) {
-	if len(gives) == 0 {
+// giveBack returns tokens of a denied call, with nobody waiting. If that fails they stay
+// taken.
+func (s *Store) giveBack(gives []backend.Take) {
+	if len(gives) > 0 {
+		s.ask(s.newJob(gives), time.Time{}, time.Time{}, nobody{})
+	}
+}
+
+// Start implements backend.Starter: it is over within the budget, and by the deadline less a
+// margin in which the caller can still be answered.
+func (s *Store) Start(deadline time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) {
+	if err := backend.Check(takes, dst); err != nil || len(takes) == 0 {
+		backend.End(then, err)
 		return
 	}
-	j := &job{ctx: context.WithoutCancel(ctx), takes: gives, dst: make([]backend.Decision, len(gives)), done: make(chan struct{}, 1)}
-	j.state.Store(waiting) // its answer goes to a channel that nobody reads
-	s.workers.start(j)
-}
-
-// workers run jobs. There are as many as there are jobs in flight, and some of those that
-// have nothing to do are kept, since their stacks have grown already.
-type workers struct {
-	run    func(*job)
-	most   int
-	queue  chan *job // unbuffered: to a worker that has nothing to do
-	closed chan struct{}
-
-	mu      sync.Mutex // guards the rest, but for running
-	idle    int
-	ended   bool
-	running sync.WaitGroup
-	count   int
-}
-
-// idleWorkers is how many workers are kept that have nothing to do.
-const idleWorkers = 64
-
-// start gives a job to a worker, and reports false if there are too many.
-func (w *workers) start(j *job) bool {
-	select {
-	case w.queue <- j:
-		return true
-	default:
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.count == w.most || w.ended {
-		return false
-	}
-	w.count++
-	w.running.Go(func() { w.work(j) })
-	return true
-}
-
-// work runs a job, and others after it.
-func (w *workers) work(j *job) {
-	defer func() {
-		w.mu.Lock()
-		w.count--
-		w.mu.Unlock()
-	}()
-	for {
-		w.run(j)
-		if !w.rest(1) {
-			return
-		}
-		select {
-		case j = <-w.queue:
-			w.rest(-1)
-		case <-w.closed:
-			return
-		}
+	if f := s.start(deadline, takes, dst, then); f != nil {
+		f.Flush()
 	}
 }
 
-// rest counts a worker that has nothing to do, or has again, and reports whether there is
-// room for one more.
-func (w *workers) rest(n int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n > 0 && w.idle == idleWorkers {
-		return false
+func (s *Store) start(deadline time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) backend.Flusher {
+	began := time.Now()
+	away := s.away(takes)
+	if away == len(takes) {
+		return then.Done(s.stand(takes, dst, nil, errBreaker, began))
 	}
-	w.idle += n
-	return true
+	wait := s.wait(deadline, began)
+	if wait <= 0 {
+		return then.Done(s.stand(takes, dst, nil, errNoTime, began))
+	}
+	if away > 0 {
+		return s.startSome(began, began.Add(wait), takes, dst, then)
+	}
+	return s.startAll(began, began.Add(wait), takes, dst, then)
 }
 
-func (w *workers) busy() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.count - w.idle
+// startAll asks the store for a whole call.
+func (s *Store) startAll(began, until time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) backend.Flusher {
+	j := s.newJob(takes)
+	j.whole = whole{takes: takes, dst: dst, then: then, began: began}
+	return s.ask(j, began, until, &j.whole)
 }
 
-func (w *workers) close() {
-	w.mu.Lock()
-	ended := w.ended
-	w.ended = true
-	w.mu.Unlock()
-	if !ended {
-		close(w.closed)
-	}
-	w.running.Wait()
+// Take implements backend.Store. Its only errors are those of a caller that has left, of
+// takes that backend.Check refuses, and ErrUnavailable with Options.Refuse.
+func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	return backend.Await(ctx, s, takes, dst)
 }

@@ -13,8 +13,10 @@ const (
 	levelsPerSet = 8
 )
 
-// levels remembers what the store told last of the buckets that were not full: the latest
-// of some 130,000, in 3 MiB whatever comes. Keys are told apart by a hash of 64 bits.
+// levels remembers what the store told last of the buckets that were not full: of some
+// 130,000, in 4 MiB whatever comes. Where there is no room, the one goes whose loss gives
+// least away, so that clients who come once do not push those out who were denied. Keys are
+// told apart by a hash of 64 bits.
 type levels struct {
 	seed maphash.Seed
 	sets []levelSet
@@ -28,6 +30,7 @@ type levelSet struct {
 type level struct {
 	hash  uint64
 	at    int64 // Unix microseconds
+	until int64 // from when on it is worth nothing, see backend.Bucket.Worth
 	level float64
 }
 
@@ -45,24 +48,29 @@ func (l *levels) note(t *backend.Take, d *backend.Decision) {
 	set, hash := l.of(t.Key)
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	oldest := 0
+	least := 0
 	for i := range set.entries {
 		if set.entries[i].hash == hash {
-			oldest = i
+			least = i
 			break
 		}
-		if set.entries[i].at < set.entries[oldest].at {
-			oldest = i
+		if set.entries[i].until < set.entries[least].until {
+			least = i
 		}
 	}
-	e := &set.entries[oldest]
-	if d.Level >= t.Limit.Capacity() { // a key that nobody knows is full, too
+	e := &set.entries[least]
+	capacity := t.Limit.Capacity()
+	if d.Level >= capacity { // a key that nobody knows is full, too
 		if e.hash == hash {
 			*e = level{}
 		}
 		return
 	}
-	*e = level{hash, time.Now().UnixMicro(), d.Level}
+	now, used := time.Now().UnixMicro(), min(1-d.Level/capacity, 1)
+	until := now + int64(used*float64(d.Full.Microseconds()))
+	if e.hash == hash || e.until <= until {
+		*e = level{hash, now, until, d.Level}
+	}
 }
 
 // get gives the level that the store's bucket has by now if nobody else took from it; false

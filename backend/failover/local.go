@@ -20,24 +20,39 @@ type local struct {
 	levels  *levels
 	size    atomic.Int64 // len(buckets), for those who only ask whether there are any
 	evicted atomic.Uint64
+	rank    atomic.Int64 // see SetRank
 
 	mu      sync.Mutex // guards the rest
 	buckets map[string]*bucket
+	weight  int // of buckets
 	takes   []backend.Take
 	states  []*backend.Bucket
 	found   []*bucket // nil: the take has no bucket
 }
 
-// bucket is one of them. owed is what it let through and the store does not know of.
+// bucketBytes is about what a bucket without a log takes.
+const bucketBytes = 300
+
+// bucket is one of them. owed is what it let through and the store does not know of, and
+// weight how many buckets without a log take as much memory.
 type bucket struct {
-	state backend.Bucket
-	share backend.Limit
-	owed  float64
+	state  backend.Bucket
+	share  backend.Limit
+	owed   float64
+	weight int
 }
 
 func newLocal(most int, l *levels) *local {
-	return &local{most: most, start: time.Now(), levels: l, buckets: make(map[string]*bucket)}
+	n := &local{most: most, start: time.Now(), levels: l, buckets: make(map[string]*bucket)}
+	n.rank.Store(-1)
+	return n
 }
+
+// SetRank says which of the instances that share the limits this one is, counted from 0; no
+// two may have the same. The first ones get the tokens by which a burst does not divide, one
+// each, so that all the shares are together the whole burst. Below 0, as at first, it is not
+// known, and the share is rounded down.
+func (s *Store) SetRank(rank int) { s.local.rank.Store(int64(rank)) }
 
 // micros is the time in microseconds since 1970, which a wall clock that is set does not
 // move.
@@ -67,7 +82,7 @@ func (l *local) decide(takes []backend.Take, dst []backend.Decision, def backend
 		case backend.FailDeny: // and more than the capacity never
 			t.Limit, t.Hits, t.Give, t.Overflow = unit, 2, 0, backend.Reject
 		default:
-			t.Limit = share(t.Limit, n)
+			t.Limit = share(t.Limit, n, int(l.rank.Load()))
 			b = l.bucketLocked(&takes[i], t.Limit, now, n)
 		}
 		l.takes, l.found = append(l.takes, t), append(l.found, b)
@@ -103,24 +118,29 @@ func given(t *backend.Take, d *backend.Decision) float64 {
 	return 0
 }
 
-// share is the n-th part of a limit: of its rate, and of its capacity in whole tokens but
-// one at least.
-func share(l backend.Limit, n int) backend.Limit {
+// share is the part of a limit that one of n instances has: of its rate, and of its
+// capacity in whole tokens but one at least.
+func share(l backend.Limit, n, rank int) backend.Limit {
 	if n <= 1 {
 		return l
 	}
-	part := uint64(n)
+	part := func(whole uint64) uint64 {
+		tokens, rest := whole/uint64(n), whole%uint64(n)
+		if rank >= 0 && uint64(rank) < rest {
+			tokens++
+		}
+		return max(tokens, 1)
+	}
 	switch l.Algorithm {
 	case backend.TokenBucket, backend.LeakyBucket:
-		l.Burst = max(l.Burst/part, 1)
+		l.Burst = part(l.Burst)
 		if l.Period > backend.MaxIdle/time.Duration(n) {
-			l.Requests = max(l.Requests/part, 1)
+			l.Requests = part(l.Requests)
 		} else {
 			l.Period *= time.Duration(n) // keeps the fractions of the rate
 		}
 	default:
-		l.Requests = max(l.Requests/part, 1)
-		l.Burst = max(l.Burst/part, 1)
+		l.Requests, l.Burst = part(l.Requests), part(l.Burst)
 	}
 	return l
 }
@@ -132,7 +152,7 @@ func (l *local) bucketLocked(t *backend.Take, part backend.Limit, now int64, n i
 		b.share = part
 		return b
 	}
-	b := &bucket{share: part}
+	b := &bucket{share: part, weight: 1}
 	level, known := l.levels.get(t, time.Now())
 	if !known {
 		return b
@@ -148,35 +168,45 @@ func (l *local) bucketLocked(t *backend.Take, part backend.Limit, now int64, n i
 // keepLocked keeps a bucket unless it is as if nobody had touched it: such a one owes
 // nothing.
 func (l *local) keepLocked(key []byte, b *bucket, now int64) {
+	weight := 1 + b.state.Extra()/bucketBytes
 	if l.buckets[string(key)] == b {
-		return
+		l.weight += weight - b.weight
+	} else {
+		if b.state.Expires() <= now {
+			return
+		}
+		l.buckets[string(key)] = b
+		l.weight += weight
 	}
-	if b.state.Expires() <= now {
-		return
+	b.weight = weight
+	for l.weight > l.most && len(l.buckets) > 1 {
+		l.evictLocked(b, now)
 	}
-	if len(l.buckets) >= l.most {
-		l.evictLocked()
-	}
-	l.buckets[string(key)] = b
 	l.size.Store(int64(len(l.buckets)))
 }
 
-// sampled is the number of buckets of which the one that would be full first goes.
+// sampled is the number of buckets of which the one that is worth least goes.
 const sampled = 8
 
-// evictLocked relies on a map's iteration beginning anywhere.
-func (l *local) evictLocked() {
-	victim, first, n := "", int64(math.MaxInt64), 0
+// evictLocked drops any bucket but keep. It relies on a map's iteration beginning anywhere.
+func (l *local) evictLocked(keep *bucket, now int64) {
+	victim, least, n := "", math.Inf(1), 0
 	for key, b := range l.buckets {
-		if at := b.state.Expires(); at < first {
-			victim, first = key, at
+		if worth := b.state.Worth(now); b != keep && worth < least {
+			victim, least = key, worth
 		}
-		if n++; n == sampled {
+		if n++; n > sampled {
 			break
 		}
 	}
-	delete(l.buckets, victim)
+	l.dropLocked(victim)
 	l.evicted.Add(1)
+}
+
+// dropLocked lets a bucket go that is there.
+func (l *local) dropLocked(key string) {
+	l.weight -= l.buckets[key].weight
+	delete(l.buckets, key)
 }
 
 // sweepSome is the number of buckets that sweep looks at before it lets others in.
@@ -192,7 +222,7 @@ func (l *local) sweep() {
 	now, n := l.micros(), 0
 	for key, b := range l.buckets {
 		if b.state.Expires() <= now {
-			delete(l.buckets, key)
+			l.dropLocked(key)
 		}
 		if n++; n == sweepSome {
 			break // the next sweep begins elsewhere
@@ -242,7 +272,7 @@ func (l *local) forget(takes []backend.Take) {
 	defer l.mu.Unlock()
 	for i := range takes {
 		if b := l.buckets[string(takes[i].Key)]; b != nil && math.Round(b.owed) < 1 {
-			delete(l.buckets, string(takes[i].Key))
+			l.dropLocked(string(takes[i].Key))
 		}
 	}
 	l.size.Store(int64(len(l.buckets)))

@@ -3,6 +3,7 @@ package failover_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,76 @@ func TestTheLocalShareOfALimit(t *testing.T) {
 	}
 }
 
+// Instances that know which of them they are share a burst to the last token, and those that
+// do not share no more than it.
+func TestSharesOfABurstThatDoesNotDivide(t *testing.T) {
+	for _, tt := range []struct {
+		algorithm    backend.Algorithm
+		tokens       uint64
+		n            int
+		known, blind uint64 // that pass of all instances
+	}{
+		{backend.TokenBucket, 100, 3, 100, 99},
+		{backend.TokenBucket, 10, 3, 10, 9},
+		{backend.TokenBucket, 5, 3, 5, 3},
+		{backend.TokenBucket, 11, 4, 11, 8},
+		{backend.TokenBucket, 2, 3, 3, 3}, // one token each at least
+		{backend.FixedWindow, 10, 3, 10, 9},
+		{backend.SlidingLog, 8, 3, 8, 6},
+		{backend.LeakyBucket, 10, 4, 10, 8},
+	} {
+		limit := perDay(tt.tokens)
+		limit.Algorithm = tt.algorithm
+		all := func(rank func(i int) int) (n uint64) {
+			for i := range tt.n {
+				inner := newFault()
+				inner.set(0, errors.New("away"))
+				s := failover.New(inner, failover.Options{Instances: instances(tt.n)})
+				s.SetRank(rank(i))
+				n += passed(t, s, limit, 200)
+				s.Close()
+			}
+			return n
+		}
+		if n := all(func(i int) int { return i }); n != tt.known {
+			t.Errorf("algorithm %d: %d of %d pass on %d instances that know their rank, want %d", tt.algorithm, n, tt.tokens, tt.n, tt.known)
+		}
+		if n := all(func(int) int { return -1 }); n != tt.blind {
+			t.Errorf("algorithm %d: %d of %d pass on %d instances, want %d", tt.algorithm, n, tt.tokens, tt.n, tt.blind)
+		}
+	}
+}
+
+// Logs grow with what is taken, and are bounded with all that is kept.
+func TestTheBoundOfLocalLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFault()
+		inner.set(0, errors.New("away"))
+		s := failover.New(inner, failover.Options{MaxBuckets: 100})
+		defer s.Close()
+		limit := perDay(1000)
+		limit.Algorithm = backend.SlidingLog
+		for client := range 10 {
+			key := strconv.Itoa(client)
+			for range 1000 {
+				time.Sleep(time.Microsecond) // a token each, an entry each
+				if !one(t, s, key, limit, 1).OK {
+					t.Fatalf("client %s is denied below its limit", key)
+				}
+			}
+			if one(t, s, key, limit, 1).OK {
+				t.Errorf("client %s has more than its limit", key)
+			}
+		}
+		if n := s.LocalBuckets(); n < 1 || n > 2 {
+			t.Errorf("%d logs of a thousand tokens are kept, want no more than take the memory of a hundred buckets", n)
+		}
+		if s.Evicted() == 0 {
+			t.Error("none is counted as evicted")
+		}
+	})
+}
+
 // outage puts s into an outage of its store and returns what ends it.
 func outage(t *testing.T, s *failover.Store, inner *fault) (end func()) {
 	t.Helper()
@@ -106,6 +177,27 @@ func TestNoDenialIsLost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Very many clients that come once do not make the store's answer forgotten for those who
+// were denied.
+func TestADenialIsRememberedAmongManyClients(t *testing.T) {
+	inner := newFault()
+	s := failover.New(inner, failover.Options{Instances: instances(3)})
+	defer s.Close()
+	const denied = 100
+	for i := range denied {
+		one(t, s, fmt.Sprint("denied", i), perDay(100), 100)
+	}
+	for i := range 300_000 {
+		one(t, s, fmt.Sprint("once", i), perDay(100), 1)
+	}
+	inner.set(0, errors.New("away"))
+	for i := range denied {
+		if one(t, s, fmt.Sprint("denied", i), perDay(100), 1).OK {
+			t.Errorf("client %d passes in the outage, and was denied before", i)
+		}
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-var _ backend.Store = (*Pair)(nil)
+var _ backend.Starter = (*Pair)(nil)
 
 // Pair is a store over two, each of which has some of the buckets: those of limits by the
 // second lie in a Redis of their own, say. A call that needs both asks one after the other,
 // within one budget; what the first charged goes back if the second denies the call.
 type Pair struct {
-	first, second backend.Store
+	first, second backend.Starter
 	inSecond      func(*backend.Limit) bool
 	budget        time.Duration
 }
@@ -24,13 +24,19 @@ type Pair struct {
 // NewPair returns a store that has the buckets of some limits in second and all others in
 // first. A call waits at most for the budget.
 func NewPair(first, second backend.Store, inSecond func(*backend.Limit) bool, budget time.Duration) *Pair {
-	return &Pair{first: first, second: second, inSecond: inSecond, budget: budget}
+	return &Pair{first: backend.Starting(first), second: backend.Starting(second), inSecond: inSecond, budget: budget}
 }
 
 // Take implements backend.Store. Its errors are those of the two.
 func (p *Pair) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	return backend.Await(ctx, p, takes, dst)
+}
+
+// Start implements backend.Starter.
+func (p *Pair) Start(deadline time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) {
 	if err := backend.Check(takes, dst); err != nil {
-		return err
+		backend.End(then, err)
+		return
 	}
 	var first, second []int
 	for i := range takes {
@@ -42,13 +48,20 @@ func (p *Pair) Take(ctx context.Context, takes []backend.Take, dst []backend.Dec
 	}
 	switch {
 	case len(second) == 0:
-		return p.first.Take(ctx, takes, dst)
+		p.first.Start(deadline, takes, dst, then)
 	case len(first) == 0:
-		return p.second.Take(ctx, takes, dst)
+		p.second.Start(deadline, takes, dst, then)
+	default:
+		go func() {
+			until := time.Now().Add(p.budget + margin)
+			if !deadline.IsZero() && deadline.Before(until) {
+				until = deadline
+			}
+			ctx, cancel := context.WithDeadline(context.Background(), until)
+			defer cancel()
+			backend.End(then, p.takeBoth(ctx, takes, dst, first, second))
+		}()
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.budget+margin)
-	defer cancel()
-	return p.takeBoth(ctx, takes, dst, first, second)
 }
 
 func (p *Pair) takeBoth(ctx context.Context, takes []backend.Take, dst []backend.Decision, first, second []int) error {

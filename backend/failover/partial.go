@@ -1,54 +1,86 @@
 package failover
 
 import (
-	"context"
+	"errors"
 	"time"
 
 	"github.com/sluice-rls/sluice/backend"
 )
 
-// takeSome decides a call some of whose takes lie on servers that are away. The store is
-// asked for the others first; what stands in for the rest knows then what came of them.
-func (s *Store) takeSome(ctx context.Context, began time.Time, wait time.Duration, takes []backend.Take, dst []backend.Decision) error {
-	var up, down []int
+// some is a call some of whose takes lie on servers that are away. The store is asked for
+// the others first; what stands in for the rest knows then what came of them.
+type some struct {
+	s     *Store
+	takes []backend.Take
+	dst   []backend.Decision
+	then  backend.Continuation
+	began time.Time
+
+	up, down []int // places of takes
+	asked    []backend.Take
+	quota    bool
+}
+
+func (s *Store) startSome(began, until time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) backend.Flusher {
+	c := &some{s: s, takes: takes, dst: dst, then: then, began: began}
 	for i := range takes {
 		if s.servers.of(s.o.Server(takes[i].Key)).open.Load() {
-			down = append(down, i)
+			c.down = append(c.down, i)
 		} else {
-			up = append(up, i)
+			c.up = append(c.up, i)
 		}
 	}
 	switch { // a breaker may have moved meanwhile
-	case len(down) == 0:
-		return s.takeAll(ctx, began, wait, takes, dst)
-	case s.o.Refuse || len(up) == 0:
-		return s.stand(takes, dst, nil, errBreaker, began)
+	case len(c.down) == 0:
+		return s.startAll(began, until, takes, dst, then)
+	case s.o.Refuse || len(c.up) == 0:
+		return then.Done(s.stand(takes, dst, nil, errBreaker, began))
 	}
-	asked, quota := withoutQuota(takes, up)
-	got := make([]backend.Decision, len(up))
-	j, err := s.ask(ctx, began, wait, asked, got)
+	c.asked, c.quota = withoutQuota(takes, c.up)
+	return s.ask(s.newJob(c.asked), began, until, c)
+}
+
+// decided implements waiter.
+func (c *some) decided(j *job, err error) backend.Flusher {
 	if err != nil {
-		s.o.Observe(kind(err), time.Since(began))
-		s.local.decide(takes, dst, s.OnFailure(), s.o.Instances())
-		if j != nil {
-			for n, i := range up {
-				got[n] = dst[i]
-			}
-			s.settle(j, backend.Denied(takes, dst), got)
-		}
-		return nil
+		c.stand(j, err)
+	} else {
+		c.settle(j)
 	}
-	s.o.Observe(errBreaker.kind, time.Since(began))
+	return c.then.Done(nil)
+}
+
+// stand decides all takes without the store.
+func (c *some) stand(j *job, err error) {
+	s := c.s
+	s.o.Observe(kind(err), time.Since(c.began))
+	s.local.decide(c.takes, c.dst, s.OnFailure(), s.o.Instances())
+	if !errors.Is(err, errLate) {
+		return
+	}
+	got := make([]backend.Decision, len(c.up))
+	for n, i := range c.up {
+		got[n] = c.dst[i]
+	}
+	s.settle(j, backend.Denied(c.takes, c.dst), got)
+}
+
+// settle decides the takes that the store was not asked for.
+func (c *some) settle(j *job) {
+	s := c.s
+	s.o.Observe(errBreaker.kind, time.Since(c.began))
 	paid := false
-	for n, i := range up {
-		dst[i] = got[n]
-		paid = paid || takes[i].Mode == backend.Quota && got[n].OK
+	for n, i := range c.up {
+		c.dst[i] = j.dst[n]
+		if c.takes[i].Lease != nil {
+			*c.takes[i].Lease = j.leases[n]
+		}
+		paid = paid || c.takes[i].Mode == backend.Quota && j.dst[n].OK
 	}
-	denied := backend.Denied(asked, got)
-	if s.decideRest(takes, dst, down, denied, quota, paid) && !denied {
-		s.giveBack(ctx, undo(takes, dst, up))
+	denied := backend.Denied(c.asked, j.dst)
+	if s.decideRest(c.takes, c.dst, c.down, denied, c.quota, paid) && !denied {
+		s.giveBack(undo(c.takes, c.dst, c.up))
 	}
-	return nil
 }
 
 // decideRest decides the takes whose indices are in down, of a call the rest of which the

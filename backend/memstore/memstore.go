@@ -8,8 +8,9 @@
 //
 // A bucket that is full again equals one that never was, and is dropped by and by: each
 // call looks at a few buckets of the shards it holds. If the store is full nevertheless, a
-// new bucket takes the place of the one, of a few, that would be full again first. The
-// caller of that bucket starts afresh then, but nobody goes unlimited.
+// new bucket takes the place of the one, of a few, that is worth least: that would be full
+// again first, or has least taken from its window. The caller of that bucket starts afresh then, but nobody goes unlimited. A sliding log grows
+// with its tokens, so it counts as the number of buckets that would take as much memory.
 package memstore
 
 import (
@@ -36,13 +37,15 @@ const (
 	swept = 2
 	// sampled is the number of buckets of which the least useful goes if a shard is full.
 	sampled = 8
+	// bucketBytes is about what a bucket without a log takes.
+	bucketBytes = 250
 )
 
 // Options are the settings of a Store; their zero values are the defaults.
 type Options struct {
-	// MaxBuckets bounds the number of buckets kept at once; 1,000,000 if 0. A bucket takes
-	// about 250 bytes and its key, and a
-	// sliding log 24 for each token of its limit that was taken.
+	// MaxBuckets bounds the buckets kept at once; 1,000,000 if 0. One takes about 250 bytes
+	// and its key. A sliding log, which takes 24 more for each token, or twice that while it
+	// grows, counts as one more for each 250 bytes.
 	MaxBuckets int
 	// Now is the clock; time.Now if nil. It is read once a call, and a wall clock that is
 	// set does not matter as long as the times have a monotonic reading.
@@ -124,10 +127,17 @@ func (s *Store) Take(_ context.Context, takes []backend.Take, dst []backend.Deci
 	}
 	now := s.micros()
 	backend.Settle(takes, w.buckets, now, dst)
+	evicted := 0
 	for i := range w.places {
-		if w.places[i].keepLocked(takes[i].Key, now) {
-			s.evicted.Add(1)
+		evicted += w.places[i].keepLocked(takes[i].Key, now)
+	}
+	for i := range w.places {
+		if takes[i].Limit.Algorithm == backend.SlidingLog {
+			evicted += w.places[i].weighLocked(takes[i].Key, now)
 		}
+	}
+	if evicted > 0 {
+		s.evicted.Add(uint64(evicted))
 	}
 	for set := held; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].sweepLocked(now)

@@ -119,6 +119,58 @@ func TestTinyBound(t *testing.T) {
 	}
 }
 
+// Sliding logs take the more memory the more tokens are taken, and that has a bound too. Who
+// uses its limit up stays denied nevertheless.
+func TestBoundOfLogs(t *testing.T) {
+	const most, tokens, clients = 10_000, 1000, 2000
+	store, advance := clocked(memstore.Options{MaxBuckets: most})
+	call := func(client int) bool {
+		advance(time.Microsecond) // each token an entry of its own
+		take1 := perDay(fmt.Sprint("client", client), tokens, 1)
+		take1.Limit.Algorithm = backend.SlidingLog
+		return take(t, store, take1)[0].OK
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for client := range clients {
+		for n := range tokens {
+			if !call(client) {
+				t.Fatalf("token %d of client %d was denied", n, client)
+			}
+		}
+		if call(client) {
+			t.Fatalf("client %d had more tokens than its limit", client)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if bytes, bound := int(after.HeapAlloc-before.HeapAlloc), most*300; bytes > bound {
+		t.Errorf("the logs of %d clients take %d bytes, want %d at most: as many as %d buckets", clients, bytes, bound, most)
+	}
+	if store.Evicted() == 0 || store.Len() < 20 {
+		t.Errorf("Evicted() = %d and Len() = %d, want that some had to go and not all", store.Evicted(), store.Len())
+	}
+}
+
+// A log that is larger than the whole store is kept, for its client would have no limit
+// without.
+func TestALogLargerThanTheBound(t *testing.T) {
+	store, advance := clocked(memstore.Options{MaxBuckets: 10})
+	passed := 0
+	for range 2000 {
+		advance(time.Microsecond)
+		one := perDay("k", 1000, 1)
+		one.Limit.Algorithm = backend.SlidingLog
+		if take(t, store, one)[0].OK {
+			passed++
+		}
+	}
+	if passed != 1000 {
+		t.Errorf("%d calls passed, want 1000", passed)
+	}
+}
+
 // TestWallClockSetBack uses the real clock, whose monotonic reading counts.
 func TestWallClockSetBack(t *testing.T) {
 	start, calls := time.Now(), 0

@@ -11,16 +11,16 @@ import (
 type shard struct {
 	mu sync.Mutex // guards all below but most
 
-	// index has the places of keys in slots. free are the places of slots that are not
-	// used, and hand is where the next sweep goes on.
+	// index has the places of keys in slots, and hand is where the next sweep goes on.
 	index map[string]int32
 	slots []slot
-	free  []int32
 	hand  int
+	// weight is the sum of the weights of slots.
+	weight int
 	// work is what a call needs room for that holds this shard and none before it.
 	work work
 
-	most int // of buckets
+	most int // of weight, unless a single bucket has more
 }
 
 // work is the buckets of a call.
@@ -29,12 +29,15 @@ type work struct {
 	buckets []*backend.Bucket
 }
 
-// slot is room for one bucket.
+// slot is one bucket.
 type slot struct {
-	used   bool
 	key    string
 	bucket backend.Bucket
+	weight int
 }
+
+// weigh is how many buckets without a log take as much memory as this one.
+func (sl *slot) weigh() int { return 1 + sl.bucket.Extra()/bucketBytes }
 
 // place is where the bucket of a take lies while its shard is locked: in a slot, or here
 // as long as it is not worth keeping.
@@ -52,26 +55,37 @@ func (p *place) bucketLocked(key []byte) *backend.Bucket {
 	return &p.fresh
 }
 
-// keepLocked makes room for a bucket that the call made, and reports whether another one
-// had to go for it.
-func (p *place) keepLocked(key []byte, now int64) (evicted bool) {
+// keepLocked makes room for a bucket that the call made, and returns how many others had
+// to go for it though they were not full.
+func (p *place) keepLocked(key []byte, now int64) (evicted int) {
 	if p.known || p.fresh.Expires() <= now {
-		return false
+		return 0
 	}
 	sh := p.shard
-	if len(sh.index) >= sh.most {
-		evicted = sh.evictLocked(now)
-	}
-	var n int32
-	if last := len(sh.free) - 1; last >= 0 {
-		n, sh.free = sh.free[last], sh.free[:last]
-	} else {
-		n = int32(len(sh.slots))
-		sh.slots = append(sh.slots, slot{})
+	for sh.weight >= sh.most && len(sh.slots) > 0 {
+		evicted += sh.evictLocked(now, -1)
 	}
 	owned := string(key)
-	sh.slots[n] = slot{used: true, key: owned, bucket: p.fresh}
-	sh.index[owned] = n
+	sh.index[owned] = int32(len(sh.slots))
+	sh.slots = append(sh.slots, slot{key: owned, bucket: p.fresh, weight: 1})
+	sh.weight++
+	return evicted
+}
+
+// weighLocked makes room for what the call added to a bucket with a log, if it is kept, and
+// returns how many others had to go for it though they were not full.
+func (p *place) weighLocked(key []byte, now int64) (evicted int) {
+	sh := p.shard
+	n, ok := sh.index[string(key)]
+	if !ok {
+		return 0
+	}
+	weight := sh.slots[n].weigh()
+	sh.weight += weight - sh.slots[n].weight
+	sh.slots[n].weight = weight
+	for sh.weight > sh.most && len(sh.slots) > 1 {
+		evicted += sh.evictLocked(now, sh.index[string(key)])
+	}
 	return evicted
 }
 
@@ -79,36 +93,52 @@ func (p *place) keepLocked(key []byte, now int64) (evicted bool) {
 // them.
 func (sh *shard) sweepLocked(now int64) {
 	for range min(swept, len(sh.slots)) {
-		n := sh.nextLocked()
-		if sl := &sh.slots[n]; sl.used && sl.bucket.Expires() <= now {
-			sh.dropLocked(n)
+		if sh.hand >= len(sh.slots) {
+			sh.hand = 0
+		}
+		if sh.slots[sh.hand].bucket.Expires() <= now {
+			sh.dropLocked(sh.hand) // another one is at its place then
+		} else {
+			sh.hand++
 		}
 	}
 }
 
-// evictLocked drops, of a few buckets picked at random, the one that will be full first, and reports
-// whether it was not full yet.
-func (sh *shard) evictLocked(now int64) bool {
-	victim := rand.IntN(len(sh.slots)) // in a full shard every slot is used
+// evictLocked drops, of a few buckets picked at random, the one that is worth least, but not
+// the one at keep; -1 is none. It returns 1 if that was not full yet, else 0.
+func (sh *shard) evictLocked(now int64, keep int32) int {
+	pick := func() int {
+		n := rand.IntN(len(sh.slots))
+		if n == int(keep) { // there is another one
+			n = (n + 1) % len(sh.slots)
+		}
+		return n
+	}
+	victim := pick()
+	least := sh.slots[victim].bucket.Worth(now)
 	for range sampled - 1 {
-		if n := rand.IntN(len(sh.slots)); sh.slots[n].bucket.Expires() < sh.slots[victim].bucket.Expires() {
-			victim = n
+		n := pick()
+		if worth := sh.slots[n].bucket.Worth(now); worth < least {
+			victim, least = n, worth
 		}
 	}
-	early := sh.slots[victim].bucket.Expires() > now
-	sh.dropLocked(int32(victim))
+	early := 0
+	if sh.slots[victim].bucket.Expires() > now {
+		early = 1
+	}
+	sh.dropLocked(victim)
 	return early
 }
 
-// nextLocked moves the hand on by one slot, round and round.
-func (sh *shard) nextLocked() int32 {
-	n := sh.hand % len(sh.slots)
-	sh.hand = n + 1
-	return int32(n)
-}
-
-func (sh *shard) dropLocked(n int32) {
+// dropLocked puts the last bucket in the place of one that goes.
+func (sh *shard) dropLocked(n int) {
+	last := len(sh.slots) - 1
+	sh.weight -= sh.slots[n].weight
 	delete(sh.index, sh.slots[n].key)
-	sh.slots[n] = slot{}
-	sh.free = append(sh.free, n)
+	if n != last {
+		sh.slots[n] = sh.slots[last]
+		sh.index[sh.slots[n].key] = int32(n)
+	}
+	sh.slots[last] = slot{}
+	sh.slots = sh.slots[:last]
 }

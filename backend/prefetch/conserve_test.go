@@ -15,19 +15,25 @@ import (
 )
 
 // TestNoTokenIsLostOrMade has instances whose calls charge a tenant, a route and a user, all
-// or none, with buckets that hardly fill up in that time. Once all leases are back, each
-// bucket lacks exactly what passed.
+// or none, with buckets that hardly fill up in that time, or windows that last longer. Once all
+// leases are back, each bucket lacks exactly what passed.
 func TestNoTokenIsLostOrMade(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			net := &remote{Store: memstore.New(memstore.Options{}), random: rand.New(rand.NewPCG(seed, 2))}
-			year := 365 * 24 * time.Hour
-			limits := map[string]backend.Limit{"tenant": {Requests: 1000, Period: year, Burst: 5000}}
-			for i := range 4 {
-				limits[fmt.Sprint("route", i)] = backend.Limit{Requests: 1000, Period: year, Burst: 1000 << i}
+			of := func(capacity uint64) backend.Limit {
+				year := 365 * 24 * time.Hour
+				if seed%2 == 1 {
+					return inWindow(capacity, year)
+				}
+				return backend.Limit{Requests: 1000, Period: year, Burst: capacity}
+			}
+			limits := map[string]backend.Limit{"tenant": of(5000)}
+			for i := range uint64(4) {
+				limits[fmt.Sprint("route", i)] = of(1000 << i)
 			}
 			for i := range 50 {
-				limits[fmt.Sprint("user", i)] = backend.Limit{Requests: 1000, Period: year, Burst: 100}
+				limits[fmt.Sprint("user", i)] = of(100)
 			}
 			var mu sync.Mutex
 			passed := make(map[string]float64)
@@ -75,7 +81,7 @@ func TestNoTokenIsLostOrMade(t *testing.T) {
 				if err := net.Take(t.Context(), []backend.Take{{Key: []byte(key), Limit: limit}}, got[:]); err != nil {
 					t.Fatal(err)
 				}
-				if lacks := float64(limit.Burst) - got[0].Level; lacks < passed[key]-0.01 || lacks > passed[key]+0.01 {
+				if lacks := limit.Capacity() - got[0].Level; lacks < passed[key]-0.01 || lacks > passed[key]+0.01 {
 					t.Errorf("seed %d: %q lacks %v tokens, but %v passed", seed, key, lacks, passed[key])
 				}
 			}

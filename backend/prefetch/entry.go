@@ -1,7 +1,6 @@
 package prefetch
 
 import (
-	"context"
 	"math"
 	"runtime"
 	"sync"
@@ -23,6 +22,8 @@ type entry struct {
 	// taken by compare-and-swap, so that what is read here is never less than what is left.
 	tokens  atomic.Int64
 	expires atomic.Int64
+	// window is the number of the fixed window that the tokens are of; 0 where there is none.
+	window atomic.Int64
 	// low is the number of tokens at which to ask for more, but not before poll.
 	low, poll atomic.Int64
 	// served and denied count the calls decided here since the last ask, asks the hits of
@@ -34,6 +35,8 @@ type entry struct {
 	// at told; both are zero before that. Until known, calls are denied by it.
 	level       atomic.Uint64
 	told, known atomic.Int64
+	// ends is when the window ends that level is of, or a little before.
+	ends atomic.Int64
 	// turn is odd while tokens and level change together, and moves on each time.
 	turn atomic.Uint32
 	// pause is when the scarcity pause ends, and gate the fewest hits that it holds for.
@@ -51,9 +54,12 @@ type entry struct {
 	// held is what tokens would be if none had been taken since the last ask, and owed what
 	// goes back by the next one.
 	held, owed int64
+	// over is when the window ends that tokens and owed are of, or a little before.
+	over       int64
 	counted    uint64 // see backend.Lease, as the next two
 	generation int64
 	demand     float64
+	share      float64 // of the hits asked for in this window, or in the last; 0: not known
 	rate       float64 // hits per second
 	asked      int64   // hits of calls that were not decided here, since the last ask
 	last       int64   // when rate and demand were brought up to date
@@ -72,35 +78,52 @@ const (
 )
 
 // take decides a plain charge from the lease, or denies it.
-func (s *Store) take(ctx context.Context, e *entry, z *size, t *backend.Take, d *backend.Decision) verdict {
-	hits, turn := int64(min(t.Hits, backend.MaxHits)), e.turn.Load()
+func (s *Store) take(e *entry, z *size, t *backend.Take, d *backend.Decision) verdict {
+	hits := int64(min(t.Hits, backend.MaxHits))
 	for {
+		l := e.lease()
 		have := e.tokens.Load()
 		if have < hits {
-			return s.deny(ctx, e, z, t, have, d)
+			v := s.deny(e, z, t, have, d)
+			if v == over {
+				s.refused(e, t)
+			}
+			return v
 		}
 		if e.tokens.CompareAndSwap(have, have-hits) {
-			return s.spend(ctx, e, z, hits, have-hits, turn, d)
+			return s.spend(e, z, l, hits, have-hits, d)
 		}
 	}
 }
 
+// lease is what an entry says of its tokens to one who is about to take some. It is read
+// before they are taken: who reads of a new window takes no token of the old one then, since
+// those were gone before that could be read.
+type lease struct {
+	window, expires int64
+	turn            uint32
+}
+
+func (e *entry) lease() lease {
+	return lease{turn: e.turn.Load(), window: e.window.Load(), expires: e.expires.Load()}
+}
+
 // spend decides a call whose hits were taken from the lease. The clock is read after they
 // were, so that a process that was stopped in between spends nothing that ran out.
-func (s *Store) spend(ctx context.Context, e *entry, z *size, hits, left int64, turn uint32, d *backend.Decision) verdict {
+func (s *Store) spend(e *entry, z *size, l lease, hits, left int64, d *backend.Decision) verdict {
 	now := s.now()
-	if now >= e.expires.Load() {
+	if now >= l.expires {
 		e.mu.Lock()
-		s.oweLocked(e, hits)
+		s.oweLocked(e, hits, l.window)
 		e.mu.Unlock()
 		return unknown
 	}
 	if left <= e.low.Load() && now >= e.poll.Load() {
-		s.refill(ctx, e)
+		s.refill(e)
 	}
 	e.served.Add(1)
-	*d = backend.Decision{OK: true, Charged: uint64(hits), Level: e.left(z, now, left, turn)}
-	d.Full = z.wait(z.capacity, d.Level)
+	*d = backend.Decision{OK: true, Charged: uint64(hits), Level: e.left(z, now, left, l.turn)}
+	d.Full = e.full(z, d.Level, now)
 	return within
 }
 
@@ -119,14 +142,13 @@ func (e *entry) left(z *size, now, tokens int64, turn uint32) float64 {
 }
 
 // deny denies a take that the lease cannot pay, if the store could not either.
-func (s *Store) deny(ctx context.Context, e *entry, z *size, t *backend.Take, have int64, d *backend.Decision) verdict {
+func (s *Store) deny(e *entry, z *size, t *backend.Take, have int64, d *backend.Decision) verdict {
 	now := s.now()
 	wait := e.refusal(z, t, have, now)
 	if wait == 0 {
 		return unknown
 	}
 	e.refuse(z, t, have, now, wait, d)
-	s.refused(ctx, e, t, now)
 	return over
 }
 
@@ -137,17 +159,31 @@ func (e *entry) refuse(z *size, t *backend.Take, have, now int64, wait time.Dura
 	if hits := need(t); hits <= z.capacity && level >= hits-slack(hits) {
 		level = hits - 1
 	}
-	*d = backend.Decision{Wait: wait, Level: level}
-	d.Full = z.wait(z.capacity, d.Level)
+	*d = backend.Decision{Wait: wait, Level: level, Full: e.full(z, level, now)}
+}
+
+// full is how long until the bucket is full that has level.
+func (e *entry) full(z *size, level float64, now int64) time.Duration {
+	return z.wait(z.capacity, level, e.ends.Load()-now)
 }
 
 // refused counts a denial. One that comes shortly before the pause ends asks for tokens, so
 // that they are there when it does.
-func (s *Store) refused(ctx context.Context, e *entry, t *backend.Take, now int64) {
+func (s *Store) refused(e *entry, t *backend.Take) {
+	e.countDenial(t)
+	s.wake(e)
+}
+
+func (e *entry) countDenial(t *backend.Take) {
 	e.denied.Add(1)
 	e.asks.Add(int64(min(t.Hits, backend.MaxHits)))
+}
+
+// wake asks for tokens shortly before a pause ends.
+func (s *Store) wake(e *entry) {
+	now := s.now()
 	if pause := e.pause.Load(); now < pause && now >= pause-s.trip.Load() {
-		s.refill(ctx, e)
+		s.refill(e)
 	}
 }
 
@@ -163,7 +199,7 @@ func (s *Store) peek(e *entry, z *size, t *backend.Take, d *backend.Decision) ve
 	}
 	level := e.sum(z, now, have)
 	if float64(have) >= need(t) {
-		*d = backend.Decision{OK: true, Level: level, Full: z.wait(z.capacity, level)}
+		*d = backend.Decision{OK: true, Level: level, Full: e.full(z, level, now)}
 		return within
 	}
 	if wait := e.refusal(z, t, have, now); wait > 0 {
@@ -173,7 +209,7 @@ func (s *Store) peek(e *entry, z *size, t *backend.Take, d *backend.Decision) ve
 	if now >= e.known.Load() || level < need(t) {
 		return unknown
 	}
-	*d = backend.Decision{OK: true, Level: level, Full: z.wait(z.capacity, level)}
+	*d = backend.Decision{OK: true, Level: level, Full: e.full(z, level, now)}
 	return likely
 }
 
@@ -183,7 +219,7 @@ func (s *Store) peek(e *entry, z *size, t *backend.Take, d *backend.Decision) ve
 func (e *entry) refusal(z *size, t *backend.Take, have, now int64) time.Duration {
 	hits := need(t)
 	if pause := e.pause.Load(); now < pause && hits >= float64(e.gate.Load()) {
-		return max(micros(pause-now), z.wait(hits, e.sum(z, now, have)))
+		return max(micros(pause-now), z.wait(hits, e.sum(z, now, have), 0))
 	}
 	if now >= e.known.Load() {
 		return 0
@@ -192,7 +228,7 @@ func (e *entry) refusal(z *size, t *backend.Take, have, now int64) time.Duration
 	if hits <= z.capacity && level >= hits-slack(hits) {
 		return 0
 	}
-	return max(z.wait(hits, level), time.Microsecond)
+	return max(z.wait(hits, level, e.ends.Load()-now), time.Microsecond)
 }
 
 // need is the number of tokens that a take must find.
@@ -202,13 +238,16 @@ func need(t *backend.Take) float64 { return float64(min(max(t.Hits, 1), backend.
 func micros(nanos int64) time.Duration { return time.Duration((nanos + 999) / 1000 * 1000) }
 
 // estimate is the level of the bucket as the store told last, with what has come back since.
-// The time is read first, and written last: a level that is newer than its time makes the
+// The times are read first, and written last: a level that is newer than its time makes the
 // estimate too high, and then the store is asked.
 func (e *entry) estimate(z *size, now int64) float64 {
-	told := e.told.Load()
+	told, ends := e.told.Load(), e.ends.Load()
 	level := math.Float64frombits(e.level.Load())
-	if told == 0 {
+	if told == 0 || (z.window && now >= ends) {
 		return z.capacity
+	}
+	if z.window {
+		return min(level, z.capacity)
 	}
 	return min(level+float64(now-told)/z.token, z.capacity)
 }
@@ -220,25 +259,32 @@ func (e *entry) sum(z *size, now, tokens int64) float64 {
 }
 
 // noteLocked keeps what the store said of the level, in answer to what was sent at some time.
-func (e *entry) noteLocked(level float64, sent, now int64) {
+func (e *entry) noteLocked(z *size, d *backend.Decision, sent, now int64) {
 	e.known.Store(0)
-	e.level.Store(math.Float64bits(level))
+	e.level.Store(math.Float64bits(d.Level))
 	e.told.Store(sent)
-	e.known.Store(sent + int64(memory))
+	if z.window {
+		e.ends.Store(sent + int64(d.Full))
+	}
+	e.known.Store(sent + z.memory)
 	e.heard = now
 }
 
 // hear is noteLocked for a call that went beside the asks. Answers of calls that were under
 // way at the same time come in any order: the lowest level is the last.
-func (e *entry) hear(z *size, level float64, sent, now int64) {
+func (e *entry) hear(z *size, d *backend.Decision, sent, now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.size.Load() != z {
-		return
+	if e.size.Load() != z || (z.window && now >= sent+int64(d.Full) && now < e.ends.Load()) {
+		return // of another limit, or of a window that is over
 	}
 	known := now < e.known.Load() && sent <= e.heard
-	if !known || level+float64(now-sent)/z.token <= e.estimate(z, now) {
-		e.noteLocked(level, sent, now)
+	level := d.Level
+	if !z.window {
+		level += float64(now-sent) / z.token
+	}
+	if !known || level <= e.estimate(z, now) {
+		e.noteLocked(z, d, sent, now)
 	}
 }
 

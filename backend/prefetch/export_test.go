@@ -14,6 +14,9 @@ func (s *Store) Held() (tokens int64) {
 // Entries is the number of keys that the store knows.
 func (s *Store) Entries() int { return int(s.table.count.Load()) }
 
+// Moved is the number of tokens that came ahead of use, and that went back.
+func (s *Store) Moved() (granted, returned uint64) { return s.granted.Load(), s.returned.Load() }
+
 // Counts are what the metrics have.
 func (s *Store) Counts() (asks, saved, denied, waits uint64) {
 	for _, e := range s.listed() {

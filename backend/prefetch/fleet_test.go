@@ -48,6 +48,12 @@ type meter struct {
 	admitted, asked float64
 	ideal, less     backend.Bucket // exact buckets of the capacity, and of 0.79 of it
 	exact, least    float64
+	// number is that of the latest window in which something was admitted, used is how much
+	// that was, and room what was left of the one before. late is how long an answer may take;
+	// slowest if 0.
+	number     int64
+	used, room float64
+	late       time.Duration
 }
 
 func (m *meter) ask(n uint64) {
@@ -72,11 +78,34 @@ func (m *meter) admit(n uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	if m.admitted += float64(n); m.limit.Algorithm == backend.FixedWindow {
+		m.admitOf(now.UnixMicro(), float64(n))
+		return
+	}
 	m.level = max(0, m.level-now.Sub(m.at).Seconds()*float64(m.limit.Requests)/m.limit.Period.Seconds())
 	m.at = now
 	m.level += float64(n)
-	m.admitted += float64(n)
 	m.excess = max(m.excess, m.level-float64(m.limit.Burst))
+}
+
+// admitOf is admit for a fixed window. What is admitted at the begin of one may have been taken
+// from the one before, by a call that waited for it.
+func (m *meter) admitOf(now int64, n float64) {
+	is := m.limit.Window(now)
+	if is > m.number {
+		m.room, m.used = float64(m.limit.Requests)-m.used, 0
+		if is > m.number+1 {
+			m.room = float64(m.limit.Requests)
+		}
+		m.number = is
+	}
+	if now-is*m.limit.Period.Microseconds() <= max(m.late, slowest).Microseconds() {
+		late := min(n, max(m.room, 0))
+		m.room -= late
+		n -= late
+	}
+	m.used += n
+	m.excess = max(m.excess, m.used-float64(m.limit.Requests))
 }
 
 // load is the rate of calls per second of an instance at a time.
@@ -260,6 +289,9 @@ func (r result) check(t *testing.T) {
 	t.Helper()
 	t.Logf("asked %v, admitted %v, exact %v, excess %.3f, %.4f calls a request", r.asked, r.admitted, r.exact, r.excess, float64(r.calls)/float64(r.requests))
 	late := float64(r.limit.Requests) / r.limit.Period.Seconds() * slowest.Seconds()
+	if r.limit.Algorithm == backend.FixedWindow {
+		late = 0
+	}
 	if r.excess > late+1e-6 {
 		t.Errorf("%v tokens more than capacity and rate allow in some stretch of time, want %v at most", r.excess, late)
 	}
@@ -270,9 +302,9 @@ func (r result) check(t *testing.T) {
 
 // TestSmallLimitsAreExact compares with one bucket that sees all calls as they come.
 func TestSmallLimitsAreExact(t *testing.T) {
-	for _, limit := range []backend.Limit{perSecond(10, 20), perSecond(50, 53), perSecond(5, 5), {Requests: 53, Period: time.Minute, Burst: 53}} {
+	for _, limit := range []backend.Limit{perSecond(10, 20), perSecond(50, 53), perSecond(5, 5), {Requests: 53, Period: time.Minute, Burst: 53}, inWindow(53, time.Minute), inWindow(5, time.Minute)} {
 		for _, x := range []float64{0.5, 1.1, 10} {
-			t.Run(fmt.Sprintf("%d of %d, %v times", limit.Requests, limit.Burst, x), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d of %v by algorithm %d, %v times", limit.Requests, limit.Capacity(), limit.Algorithm, x), func(t *testing.T) {
 				t.Parallel()
 				total := max(x*float64(limit.Requests)/limit.Period.Seconds()/3, 5)
 				r := fleet{limit: limit, instances: 20, load: even(total), peak: total / 20, lasts: 10 * time.Second, cost: oneToFive}.run(t)
@@ -294,10 +326,28 @@ func TestCallsPerRequest(t *testing.T) {
 	if *long {
 		lasts = 30 * time.Second
 	}
-	for _, bar := range []struct{ x, most float64 }{{0.2, 0.02}, {0.9, 0.02}, {1.1, 0.06}, {2, 0.045}, {10, 0.015}} {
-		t.Run(fmt.Sprint(bar.x), func(t *testing.T) {
+	bucket, second, minute := perSecond(rate, rate), inWindow(rate, time.Second), inWindow(60*rate, time.Minute)
+	for _, bar := range []struct {
+		limit   backend.Limit
+		x, most float64
+	}{
+		{bucket, 0.2, 0.02},
+		{bucket, 0.9, 0.02},
+		{bucket, 1.1, 0.06},
+		{bucket, 2, 0.045},
+		{bucket, 10, 0.015},
+		{second, 0.2, 0.05},
+		{second, 0.9, 0.05},
+		{second, 1.1, 0.06},
+		{second, 2, 0.045},
+		{second, 10, 0.015},
+		{minute, 0.9, 0.005},
+		{minute, 2.1, 0.005},
+		{minute, 10, 0.005},
+	} {
+		t.Run(fmt.Sprintf("%v in %v by algorithm %d", bar.x, bar.limit.Period, bar.limit.Algorithm), func(t *testing.T) {
 			t.Parallel()
-			r := fleet{limit: perSecond(rate, rate), instances: 20, load: even(bar.x * rate), peak: bar.x * rate / 20, lasts: lasts}.run(t)
+			r := fleet{limit: bar.limit, instances: 20, load: even(bar.x * rate), peak: bar.x * rate / 20, lasts: lasts}.run(t)
 			r.check(t)
 			most := bar.most
 			if !*long {

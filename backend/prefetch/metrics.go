@@ -10,10 +10,10 @@ var _ prometheus.Collector = (*Store)(nil)
 
 // counters are what a Store counts.
 type counters struct {
-	granted, returned, lost atomic.Uint64 // tokens
-	asks                    atomic.Uint64
-	waits                   atomic.Uint64
-	saved, denials          atomic.Uint64 // calls
+	granted, returned, expired, lost atomic.Uint64 // tokens
+	asks                             atomic.Uint64
+	waits                            atomic.Uint64
+	saved, denials                   atomic.Uint64 // calls
 }
 
 // flush moves the counts of an entry to the Store's.
@@ -32,7 +32,7 @@ var (
 	leaseKeys = prometheus.NewDesc("ratelimit_lease_keys",
 		"Keys that this instance keeps an entry for, those with a lease among them.", []string{"state"}, nil)
 	leaseMoved = prometheus.NewDesc("ratelimit_lease_tokens_total",
-		"Tokens that came ahead of use, that went back unused, and that were lost with an ask.", []string{"event"}, nil)
+		"Tokens that came ahead of use, that went back unused, that ended unused with their window, and that were lost on their way back.", []string{"event"}, nil)
 	leaseAsks = prometheus.NewDesc("ratelimit_lease_asks_total",
 		"Asks for tokens that were sent to Redis.", nil, nil)
 	leaseCalls = prometheus.NewDesc("ratelimit_lease_decisions_total",
@@ -65,6 +65,7 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	gauge(leaseKeys, float64(len(leases)), "leased")
 	count(leaseMoved, &s.granted, "granted")
 	count(leaseMoved, &s.returned, "returned")
+	count(leaseMoved, &s.expired, "expired")
 	count(leaseMoved, &s.lost, "lost")
 	count(leaseAsks, &s.asks)
 	count(leaseCalls, &s.saved, "leased")

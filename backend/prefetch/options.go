@@ -18,8 +18,8 @@ const (
 	// longestPause bounds the scarcity pause, and leastPause is the first of its steps.
 	longestPause = 100 * time.Millisecond
 	leastPause   = time.Millisecond
-	// memory is how long it is believed what the store said of a level. Within that time
-	// another instance may have given tokens back.
+	// memory is how long it is believed at most what the store said of a level. Within that
+	// time another instance may have given tokens back.
 	memory = time.Second
 	// part is the part of the free room that one ask gets, see backend.Lease.
 	part = 4
@@ -42,7 +42,8 @@ type Options struct {
 	// bursts. Limits with a capacity below 8 / Fraction never lease.
 	Fraction float64
 	// Scarcity is the part of the time to full for which an entry stays away from an empty
-	// bucket, at most 100 ms; 0.02 to 0.1, 0.05 if 0.
+	// bucket, at most 100 ms, and the part of a fixed window, at most 1 s; 0.02 to 0.1, 0.05
+	// if 0.
 	Scarcity float64
 	// MaxEntries bounds the keys that are known at once; 200,000 if 0. An entry takes about
 	// 300 bytes and its key. Calls on others go to the store as they are.
@@ -66,36 +67,53 @@ func (o Options) withDefaults() Options {
 type size struct {
 	limit    backend.Limit
 	capacity float64
+	// window says that nothing comes back before the window ends, and then all does. Else
 	// token is the time in nanoseconds in which one token comes back.
-	token float64
+	window bool
+	token  float64
 	// most is the number of tokens that an instance holds at most; leases says that it is
 	// worth it.
 	most   float64
 	leases bool
 	// pause is the longest scarcity pause in nanoseconds, and scarce the tokens that come
-	// back in it; both 0 if it is too short to be worth it.
+	// back in it; both 0 if it is too short to be worth it. A window has no pauses, since
+	// there is nothing to wait for but its end.
 	pause, scarce float64
+	// memory is how long in nanoseconds it is believed what the store said of a level.
+	memory int64
 }
 
 func (o *Options) size(l backend.Limit) *size {
 	z := &size{
-		limit: l, capacity: float64(l.Burst),
-		token: float64(l.Period.Nanoseconds()) / float64(l.Requests),
+		limit: l, capacity: l.Capacity(), window: l.Algorithm == backend.FixedWindow,
+		token:  float64(l.Period.Nanoseconds()) / float64(l.Requests),
+		memory: int64(memory),
 	}
 	z.most = o.Fraction * z.capacity / part
 	z.leases = z.most >= smallest
+	if z.window {
+		z.scarce = o.Scarcity * z.capacity
+		if z.leases { // what others give back is there for what is left of the window only
+			z.memory = min(z.memory, int64(o.Scarcity*float64(l.Period)))
+		}
+		return z
+	}
 	if pause := min(o.Scarcity*z.capacity*z.token, float64(longestPause)); pause >= 2*float64(leastPause) {
 		z.pause, z.scarce = pause, pause/z.token
 	}
 	return z
 }
 
-// wait is how long until need tokens are there, of which the bucket has level.
-func (z *size) wait(need, level float64) time.Duration {
+// wait is how long until need tokens are there, of which the bucket has level. Its window, if
+// it has one, lasts for so many nanoseconds more.
+func (z *size) wait(need, level float64, lasts int64) time.Duration {
 	need = min(need, z.capacity)
 	missing := need - slack(need)/2 - level
 	if missing <= 0 {
 		return 0
+	}
+	if z.window {
+		return micros(max(lasts, 0))
 	}
 	wait := time.Duration(min(math.Ceil(missing*z.token/1000), float64(backend.MaxIdle/time.Microsecond)))
 	return wait * time.Microsecond
@@ -105,14 +123,14 @@ func (z *size) wait(need, level float64) time.Duration {
 func (z *size) add(d *backend.Decision, tokens int64) {
 	if tokens > 0 {
 		d.Level = min(d.Level+float64(tokens), z.capacity)
-		d.Full = z.wait(z.capacity, d.Level)
+		d.Full = z.wait(z.capacity, d.Level, int64(d.Full))
 	}
 }
 
 // suits reports whether takes of a limit may be decided here.
 func suits(l *backend.Limit) bool {
-	return l.Algorithm == backend.TokenBucket && l.Requests > 0 && l.Burst > 0 && l.Period > 0 &&
-		float64(l.Burst)/float64(l.Requests)*l.Period.Seconds() < longest.Seconds()
+	return l.Algorithm.Leases() && l.Requests > 0 && l.Burst > 0 && l.Period > 0 &&
+		l.Capacity()/float64(l.Requests)*l.Period.Seconds() < longest.Seconds()
 }
 
 // slack is what may be missing of n tokens that count as there, as in package backend.

@@ -1,7 +1,7 @@
 package prefetch
 
 import (
-	"context"
+	"time"
 
 	"github.com/sluice-rls/sluice/backend"
 )
@@ -18,46 +18,77 @@ type call struct {
 	entries []*entry
 	says    []verdict
 	unknown int
+	// windows are those of the tokens that were taken here.
+	windows []int64
 }
 
-// takeSeveral decides a call of several takes, or of none.
-func (s *Store) takeSeveral(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
-	if len(takes) == 0 || len(takes) > some {
-		return s.store.Take(ctx, takes, dst)
+// several is a call of several takes that memory may not decide.
+type several struct {
+	call
+
+	s        *Store
+	deadline time.Time
+	then     backend.Continuation
+	memory   room
+	// rest are the takes that the store is asked for, with their decisions and entries.
+	rest        []backend.Take
+	restDst     []backend.Decision
+	restEntries []*entry
+}
+
+// startSeveral decides a call of several takes, or of none.
+func (s *Store) startSeveral(r request) {
+	if len(r.takes) == 0 || len(r.takes) > some {
+		s.pass(r)
+		return
 	}
-	var room room
-	c := room.call(takes, dst)
-	if s.decided(ctx, &c) {
-		return nil
+	v := &several{s: s, deadline: r.deadline, then: r.then}
+	v.call = v.memory.call(r.takes, r.dst)
+	if s.decided(&v.call) {
+		backend.End(r.then, nil)
+		return
 	}
-	s.spendAll(ctx, &c)
-	if c.unknown == 0 {
-		return nil
+	s.spendAll(&v.call)
+	if v.unknown == 0 {
+		backend.End(r.then, nil)
+		return
 	}
-	if err := s.askRest(ctx, &c); err != nil {
-		s.giveBack(&c)
-		return err
+	s.askRest(v)
+}
+
+// Done implements backend.Continuation: the rest is decided.
+func (v *several) Done(err error) backend.Flusher {
+	if err != nil {
+		v.s.giveBack(&v.call)
+		return v.then.Done(err)
 	}
-	if backend.Denied(takes, dst) {
-		s.giveBack(&c)
+	n := 0
+	for i := range v.says {
+		if v.says[i] == unknown {
+			v.dst[i] = v.restDst[n]
+			n++
+		}
 	}
-	return nil
+	if backend.Denied(v.takes, v.dst) {
+		v.s.giveBack(&v.call)
+	}
+	return v.then.Done(nil)
 }
 
 // takeSeveralNow is takeSeveral if memory decides; else it charges nothing and says false.
-func (s *Store) takeSeveralNow(ctx context.Context, takes []backend.Take, dst []backend.Decision) bool {
+func (s *Store) takeSeveralNow(takes []backend.Take, dst []backend.Decision) bool {
 	if len(takes) == 0 || len(takes) > some {
 		return false
 	}
 	var room room
 	c := room.call(takes, dst)
-	if s.decided(ctx, &c) {
+	if s.decided(&c) {
 		return true
 	}
 	if c.unknown > 0 {
 		return false
 	}
-	if s.spendAll(ctx, &c); c.unknown > 0 { // another call was faster
+	if s.spendAll(&c); c.unknown > 0 { // another call was faster
 		s.giveBack(&c)
 		return false
 	}
@@ -68,19 +99,20 @@ func (s *Store) takeSeveralNow(ctx context.Context, takes []backend.Take, dst []
 type room struct {
 	entries [some]*entry
 	says    [some]verdict
+	windows [some]int64
 }
 
 func (r *room) call(takes []backend.Take, dst []backend.Decision) call {
-	return call{takes: takes, dst: dst, entries: r.entries[:len(takes)], says: r.says[:len(takes)]}
+	return call{takes: takes, dst: dst, entries: r.entries[:len(takes)], says: r.says[:len(takes)], windows: r.windows[:len(takes)]}
 }
 
 // decided reports whether memory denies the call. Then every decision is made; else every
 // take is within, over or unknown.
-func (s *Store) decided(ctx context.Context, c *call) bool {
+func (s *Store) decided(c *call) bool {
 	s.look(c)
 	if c.unknown == 0 && backend.Denied(c.takes, c.dst) {
 		for i, e := range c.entries {
-			s.refused(ctx, e, &c.takes[i], s.now())
+			s.refused(e, &c.takes[i])
 		}
 		return true
 	}
@@ -117,13 +149,14 @@ func (s *Store) look(c *call) {
 // spendAll takes what the leases can pay. If the store has to be asked after all, it also
 // decides what memory would deny: it may have found something by now, and it knows which
 // takes of a call deny it.
-func (s *Store) spendAll(ctx context.Context, c *call) {
+func (s *Store) spendAll(c *call) {
 	for i := range c.takes {
 		t, e := &c.takes[i], c.entries[i]
 		if c.says[i] != within || t.Look() {
 			continue
 		}
-		if s.take(ctx, e, e.size.Load(), t, &c.dst[i]) != within {
+		c.windows[i] = e.window.Load()
+		if s.take(e, e.size.Load(), t, &c.dst[i]) != within {
 			c.says[i] = unknown
 			c.unknown++
 		}
@@ -136,46 +169,34 @@ func (s *Store) spendAll(ctx context.Context, c *call) {
 			c.says[i] = unknown
 			c.unknown++
 		} else {
-			s.refused(ctx, c.entries[i], &c.takes[i], s.now())
+			s.refused(c.entries[i], &c.takes[i])
 		}
 	}
 }
 
 // askRest asks the store for what is unknown, as one call.
-func (s *Store) askRest(ctx context.Context, c *call) error {
-	takes, dst := make([]backend.Take, 0, c.unknown), make([]backend.Decision, c.unknown)
-	entries := make([]*entry, 0, c.unknown)
-	paid := false
-	for i := range c.takes {
-		if c.says[i] == unknown {
-			takes, entries = append(takes, c.takes[i]), append(entries, c.entries[i])
-		} else if c.says[i] == within && c.takes[i].Mode == backend.Quota {
+func (s *Store) askRest(v *several) {
+	v.rest, v.restEntries = make([]backend.Take, 0, v.unknown), make([]*entry, 0, v.unknown)
+	v.restDst = make([]backend.Decision, v.unknown)
+	takes, paid := v.takes, false
+	for i := range takes {
+		if v.says[i] == unknown {
+			v.rest, v.restEntries = append(v.rest, takes[i]), append(v.restEntries, v.entries[i])
+		} else if v.says[i] == within && takes[i].Mode == backend.Quota {
 			paid = true
 		}
 	}
-	for i := range takes {
-		if paid && takes[i].Mode == backend.Quota {
-			takes[i].Mode = backend.Shadow // one that is paid frees the others
+	for i := range v.rest {
+		if paid && v.rest[i].Mode == backend.Quota {
+			v.rest[i].Mode = backend.Shadow // one that is paid frees the others
 		}
 	}
-	if err := s.askTogether(ctx, takes, dst, entries); err != nil {
-		return err
+	r := request{v.deadline, v.rest, v.restDst, v}
+	if e := v.restEntries[0]; len(v.rest) == 1 && e != nil && plain(&v.rest[0]) {
+		s.wait(e, r)
+		return
 	}
-	n := 0
-	for i := range c.takes {
-		if c.says[i] == unknown {
-			c.dst[i] = dst[n]
-			n++
-		}
-	}
-	return nil
-}
-
-func (s *Store) askTogether(ctx context.Context, takes []backend.Take, dst []backend.Decision, entries []*entry) error {
-	if len(takes) == 1 && entries[0] != nil && plain(&takes[0]) {
-		return s.wait(ctx, entries[0], &takes[0], takes, dst)
-	}
-	return s.forward(ctx, takes, dst, entries)
+	s.forward(r, v.restEntries)
 }
 
 // giveBack undoes what a denied call took from leases.
@@ -186,42 +207,66 @@ func (s *Store) giveBack(c *call) {
 		}
 		d := &c.dst[i]
 		e.mu.Lock()
-		s.oweLocked(e, int64(d.Charged))
+		s.oweLocked(e, int64(d.Charged), c.windows[i])
 		e.mu.Unlock()
 		d.Level += float64(d.Charged)
 		d.Charged = 0
 	}
 }
 
+// forwarded is a call that the store decides as a whole.
+type forwarded struct {
+	request
+
+	s       *Store
+	entries []*entry // those of the takes; nil where there is none
+	with    []backend.Take
+	asks    []*ask // those beside the takes; nil where there is none
+	sent    int64
+}
+
 // forward has takes decided by the store as one call. Leases that no ask is under way for
 // go with it: what they hold is given back first, so that the store sees it.
-func (s *Store) forward(ctx context.Context, takes []backend.Take, dst []backend.Decision, entries []*entry) error {
-	with, asks := append([]backend.Take(nil), takes...), make([]*ask, len(takes))
+func (s *Store) forward(r request, entries []*entry) {
+	f := &forwarded{request: r, s: s, entries: entries, with: append([]backend.Take(nil), r.takes...), asks: make([]*ask, len(r.takes))}
 	for i, e := range entries {
 		if e != nil {
-			if asks[i] = s.attach(e, &with[i]); asks[i] != nil {
-				with[i].Lease = &asks[i].lease
+			if f.asks[i] = s.attach(e, &f.with[i]); f.asks[i] != nil {
+				f.with[i].Lease = &f.asks[i].lease
 			}
 		}
 	}
-	sent := s.now()
-	err := s.store.Take(ctx, with, dst)
-	for i, e := range entries {
+	f.sent = s.now()
+	s.store.Start(r.deadline, f.with, r.dst, f)
+}
+
+// Done implements backend.Continuation.
+func (f *forwarded) Done(err error) backend.Flusher {
+	s := f.s
+	var dirty backend.Flushers
+	for i, e := range f.entries {
+		d := &f.dst[i]
 		switch {
 		case e == nil:
-		case asks[i] != nil:
-			asks[i].dst[0] = dst[i]
-			if s.land(ctx, e, asks[i], err) && !s.flights.start(func() { s.fly(ctx, e, false) }) {
-				s.fly(ctx, e, false)
+			continue
+		case f.asks[i] != nil:
+			f.asks[i].dst[0] = *d
+			l := s.land(e, f.asks[i], err)
+			if l.more {
+				s.ask(e, false)
+			} else {
+				s.flights.done()
 			}
-		case err == nil && dst[i].Source == backend.Bucketed:
-			s.heard(e, &takes[i], &dst[i], sent)
+			dirty.Add(s.goOn(&l))
+		case err == nil && d.Source == backend.Bucketed:
+			s.heard(e, &f.takes[i], d, f.sent)
 		}
-		if e != nil && err == nil && dst[i].Source == backend.Bucketed {
-			s.addOwn(e, &takes[i], &dst[i], len(takes) == 1)
+		if err == nil && d.Source == backend.Bucketed {
+			s.addOwn(e, &f.takes[i], d, len(f.takes) == 1)
 		}
 	}
-	return err
+	dirty.Add(f.then.Done(err))
+	return dirty.Joined()
 }
 
 // attach begins an ask for an entry beside a take, if the entry has a lease or is worth one,
@@ -233,10 +278,15 @@ func (s *Store) attach(e *entry, t *backend.Take) *ask {
 	if plain(t) {
 		e.asked += int64(min(t.Hits, backend.MaxHits))
 	}
-	if e.dropped || e.busy.Load() || s.coldLocked(e, z) || !e.busy.CompareAndSwap(false, true) {
+	if e.dropped || e.busy.Load() || s.coldLocked(e, z) || !s.flights.begin() {
 		return nil
 	}
-	a := &ask{size: z, take: *t}
+	if !e.busy.CompareAndSwap(false, true) {
+		s.flights.done()
+		return nil
+	}
+	a := &ask{s: s, e: e, size: z}
+	a.takes[0] = *t
 	s.beginLocked(e, a, false)
 	return a
 }
@@ -246,7 +296,7 @@ func (s *Store) heard(e *entry, t *backend.Take, d *backend.Decision, sent int64
 	if z := e.size.Load(); t.Give > 0 {
 		e.forget()
 	} else if z.limit == t.Limit {
-		e.hear(z, d.Level, sent, s.now())
+		e.hear(z, d, sent, s.now())
 	}
 }
 

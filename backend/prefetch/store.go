@@ -2,7 +2,6 @@ package prefetch
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,13 +9,13 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-var _ backend.Store = (*Store)(nil)
+var _ backend.Starter = (*Store)(nil)
 
 // Store is a backend.Store over another one, whose buckets it leases from. Make one with New
 // and run it with Run. The entries of keys are read without a lock and each is changed under
 // its own.
 type Store struct {
-	store   backend.Store
+	store   backend.Starter
 	options Options
 	start   time.Time
 	// clock is that of a test, in nanoseconds above zero; nil: the process' monotonic one.
@@ -35,6 +34,7 @@ type Store struct {
 		list []*entry
 	}
 	flights flights
+	lones   sync.Pool // of *lone
 
 	counters
 }
@@ -43,8 +43,9 @@ type Store struct {
 // leases to go back.
 func New(store backend.Store, o Options) *Store {
 	o = o.withDefaults()
-	s := &Store{store: store, options: o, start: time.Now(), table: newTable(o.MaxEntries)}
+	s := &Store{store: backend.Starting(store), options: o, start: time.Now(), table: newTable(o.MaxEntries)}
 	s.trip.Store(int64(time.Millisecond))
+	s.lones.New = func() any { return new(lone) }
 	return s
 }
 
@@ -60,24 +61,52 @@ func (s *Store) now() int64 {
 // is what the store said last with what came back since, and what is left of the lease. An
 // error is the other store's, or says that the caller left.
 func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	if ok, err := s.TakeNow(takes, dst); ok {
+		return err
+	}
+	return backend.Await(ctx, s, takes, dst)
+}
+
+// Start implements backend.Starter.
+func (s *Store) Start(deadline time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) {
+	r := request{deadline, takes, dst, then}
 	if len(takes) != len(dst) || s.flights.ended.Load() {
-		return s.store.Take(ctx, takes, dst)
+		s.pass(r)
+		return
 	}
 	if len(takes) != 1 {
-		return s.takeSeveral(ctx, takes, dst)
+		s.startSeveral(r)
+		return
 	}
 	t := &takes[0]
 	if t.NoLease || t.Lease != nil || !suits(&t.Limit) {
-		return s.store.Take(ctx, takes, dst)
+		s.pass(r)
+		return
 	}
 	e, hash := s.table.find(t.Key)
-	if e != nil && plain(t) {
-		if z := e.size.Load(); z.limit == t.Limit && s.take(ctx, e, z, t, &dst[0]) != unknown {
-			return nil
-		}
+	if e == nil {
+		e = s.enter(t, hash)
 	}
-	return s.takeOne(ctx, e, hash, takes, dst)
+	switch {
+	case e == nil:
+		s.pass(r)
+	case plain(t):
+		s.wait(e, r)
+	default:
+		s.forward(r, []*entry{e})
+	}
 }
+
+// request is a call, or the rest of one, that memory could not decide.
+type request struct {
+	deadline time.Time
+	takes    []backend.Take
+	dst      []backend.Decision
+	then     backend.Continuation
+}
+
+// pass has the store decide a call as it is.
+func (s *Store) pass(r request) { s.store.Start(r.deadline, r.takes, r.dst, r.then) }
 
 // immediate is a store that decides some calls without waiting.
 type immediate interface {
@@ -87,7 +116,7 @@ type immediate interface {
 // TakeNow is Take for a call that memory decides, or that the other store decides by a
 // method of this name. It never waits. If it says false, nothing was decided or charged.
 func (s *Store) TakeNow(takes []backend.Take, dst []backend.Decision) (bool, error) {
-	if len(takes) == len(dst) && !s.flights.ended.Load() && s.takeNow(context.Background(), takes, dst) {
+	if len(takes) == len(dst) && !s.flights.ended.Load() && s.takeNow(takes, dst) {
 		return true, nil
 	}
 	if now, ok := s.store.(immediate); ok {
@@ -96,9 +125,9 @@ func (s *Store) TakeNow(takes []backend.Take, dst []backend.Decision) (bool, err
 	return false, nil
 }
 
-func (s *Store) takeNow(ctx context.Context, takes []backend.Take, dst []backend.Decision) bool {
+func (s *Store) takeNow(takes []backend.Take, dst []backend.Decision) bool {
 	if len(takes) != 1 {
-		return s.takeSeveralNow(ctx, takes, dst)
+		return s.takeSeveralNow(takes, dst)
 	}
 	t := &takes[0]
 	if t.NoLease || t.Lease != nil || !plain(t) || !suits(&t.Limit) {
@@ -109,27 +138,12 @@ func (s *Store) takeNow(ctx context.Context, takes []backend.Take, dst []backend
 		return false
 	}
 	z := e.size.Load()
-	return z.limit == t.Limit && s.take(ctx, e, z, t, &dst[0]) != unknown
+	return z.limit == t.Limit && s.take(e, z, t, &dst[0]) != unknown
 }
 
 // plain reports whether the take is a charge that is rejected if it cannot be paid.
 func plain(t *backend.Take) bool {
 	return t.Hits > 0 && t.Give == 0 && t.Overflow == backend.Reject
-}
-
-// takeOne decides a call of one take that memory could not.
-func (s *Store) takeOne(ctx context.Context, e *entry, hash uint64, takes []backend.Take, dst []backend.Decision) error {
-	t := &takes[0]
-	if e == nil {
-		e = s.enter(t, hash)
-	}
-	if e == nil {
-		return s.store.Take(ctx, takes, dst)
-	}
-	if !plain(t) {
-		return s.forward(ctx, takes, dst, []*entry{e})
-	}
-	return s.wait(ctx, e, t, takes, dst)
 }
 
 // enter makes an entry for a take.
@@ -159,7 +173,7 @@ func (s *Store) fitLocked(e *entry, l *backend.Limit) *size {
 	}
 	z = s.sizeOf(l)
 	e.size.Store(z)
-	s.oweLocked(e, e.tokens.Swap(0))
+	s.oweLocked(e, e.tokens.Swap(0), e.window.Load())
 	e.asked += e.held
 	e.held, e.scarce = 0, 0
 	e.expires.Store(0)
@@ -169,40 +183,35 @@ func (s *Store) fitLocked(e *entry, l *backend.Limit) *size {
 
 // wait decides a plain charge that memory could not: by the store alone while the key is
 // cold, else with the next ask.
-func (s *Store) wait(ctx context.Context, e *entry, t *backend.Take, takes []backend.Take, dst []backend.Decision) error {
+func (s *Store) wait(e *entry, r request) {
+	t := &r.takes[0]
 	e.mu.Lock()
 	z := s.fitLocked(e, &t.Limit)
 	e.asked += int64(min(t.Hits, backend.MaxHits))
-	if e.dropped || (!e.busy.Load() && s.coldLocked(e, z)) {
+	if e.dropped || s.flights.ended.Load() || (!e.busy.Load() && s.coldLocked(e, z)) {
 		e.mu.Unlock()
-		return s.alone(ctx, e, takes, dst)
+		s.alone(e, r)
+		return
 	}
-	w := &waiter{take: t, done: make(chan struct{}, 1)}
-	if s.decideLocked(ctx, e, z, w) { // what came meanwhile
+	w := &waiter{request: r}
+	switch s.decideLocked(e, z, w) { // what came meanwhile
+	case within:
 		e.mu.Unlock()
-		dst[0] = w.decision
-		return nil
+		w.end()
+		return
+	case over:
+		e.mu.Unlock()
+		s.wake(e)
+		w.end()
+		return
 	}
 	e.waiters = append(e.waiters, w)
 	mine := e.busy.CompareAndSwap(false, true)
 	e.mu.Unlock()
 	s.waits.Add(1)
-	if mine && !s.flights.start(func() { s.fly(ctx, e, false) }) {
-		s.fly(ctx, e, false)
+	if mine {
+		s.fly(e, false)
 	}
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		if s.leave(e, w) {
-			return fmt.Errorf("taking: the caller has left: %w", ctx.Err())
-		}
-		<-w.done
-	}
-	if w.alone {
-		return s.store.Take(ctx, takes, dst)
-	}
-	dst[0] = w.decision
-	return w.err
 }
 
 // coldLocked reports whether the store should decide a take by itself: there is no lease,
@@ -215,33 +224,31 @@ func (s *Store) coldLocked(e *entry, z *size) bool {
 	return !e.hotLocked(z) && e.tokens.Load() == 0 && e.counted == 0 && e.owed == 0
 }
 
-// leave takes a waiter whose caller has left out of the line; false if it was answered.
-func (s *Store) leave(e *entry, w *waiter) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w.answered {
-		return false
-	}
-	w.left = true
-	for i := range e.waiters {
-		if e.waiters[i] == w {
-			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-			break
-		}
-	}
-	return true
+// alone has a take decided by the store, and keeps what that says.
+func (s *Store) alone(e *entry, r request) {
+	l, _ := s.lones.Get().(*lone)
+	*l = lone{s: s, e: e, request: r, sent: s.now()}
+	s.store.Start(r.deadline, r.takes, r.dst, l)
 }
 
-// alone has a take decided by the store, and keeps what that said.
-func (s *Store) alone(ctx context.Context, e *entry, takes []backend.Take, dst []backend.Decision) error {
-	sent := s.now()
-	if err := s.store.Take(ctx, takes, dst); err != nil {
-		return err
-	}
+// lone is a take that the store decides alone.
+type lone struct {
+	request
+
+	s    *Store
+	e    *entry
+	sent int64
+}
+
+// Done implements backend.Continuation.
+func (l *lone) Done(err error) backend.Flusher {
+	s, e, then := l.s, l.e, l.then
 	z := e.size.Load()
-	if d := &dst[0]; d.Source == backend.Bucketed && z.limit == takes[0].Limit {
-		e.hear(z, d.Level, sent, s.now())
+	if d := &l.dst[0]; err == nil && d.Source == backend.Bucketed && z.limit == l.takes[0].Limit {
+		e.hear(z, d, l.sent, s.now())
 		z.add(d, e.tokens.Load())
 	}
-	return nil
+	*l = lone{}
+	s.lones.Put(l)
+	return then.Done(err)
 }

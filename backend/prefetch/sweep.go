@@ -26,21 +26,21 @@ func (s *Store) Run(ctx context.Context) error {
 	for n := 0; ; n = (n + 1) % parts {
 		select {
 		case <-ticker.C:
-			s.returnIdle(ctx)
+			s.returnIdle()
 			s.table.sweep(n, parts, s.drop)
 		case <-ctx.Done():
-			s.end(ctx)
+			s.end()
 			return nil
 		}
 	}
 }
 
-// returnIdle gives back tokens whose time is over.
-func (s *Store) returnIdle(ctx context.Context) {
+// returnIdle gives back tokens whose time is over, and those of a window that are not used.
+func (s *Store) returnIdle() {
 	now := s.now()
 	for _, e := range s.listed() {
-		if now >= e.expires.Load() {
-			s.cool(ctx, e)
+		if now >= e.expires.Load() && !s.void(e) || e.idles(now) {
+			s.cool(e)
 		}
 	}
 }
@@ -82,9 +82,9 @@ func (s *Store) listLocked(e *entry) {
 }
 
 // cool gives all tokens of an entry back.
-func (s *Store) cool(ctx context.Context, e *entry) {
-	if e.busy.CompareAndSwap(false, true) && !s.flights.start(func() { s.fly(ctx, e, true) }) {
-		e.busy.Store(false)
+func (s *Store) cool(e *entry) {
+	if e.busy.CompareAndSwap(false, true) {
+		s.fly(e, true)
 	}
 }
 
@@ -103,35 +103,39 @@ func (s *Store) drop(e *entry) bool {
 }
 
 // end gives all leases back, once the asks that are under way are done.
-func (s *Store) end(ctx context.Context) {
+func (s *Store) end() {
 	s.flights.end()
 	for _, e := range s.listed() {
 		if e.busy.CompareAndSwap(false, true) {
-			s.flights.running.Go(func() { s.fly(ctx, e, true) })
+			s.flights.running.Add(1)
+			s.ask(e, true)
 		}
 	}
 	s.flights.running.Wait()
 }
 
-// flights are the goroutines with asks.
+// flights are the asks under way.
 type flights struct {
-	mu      sync.RWMutex // over ended, and the start of a goroutine before that
+	mu      sync.RWMutex // over ended, and the beginning of an ask before that
 	ended   atomic.Bool
 	running sync.WaitGroup
 }
 
-// start starts a goroutine; false if none may be started any more.
-func (f *flights) start(fly func()) bool {
+// begin counts an ask; false if none may begin any more.
+func (f *flights) begin() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.ended.Load() {
 		return false
 	}
-	f.running.Go(fly)
+	f.running.Add(1)
 	return true
 }
 
-// end waits for the goroutines, after which none is started.
+// done is the end of an ask that has begun.
+func (f *flights) done() { f.running.Done() }
+
+// end waits for the asks, after which none begins.
 func (f *flights) end() {
 	f.mu.Lock()
 	f.ended.Store(true)

@@ -58,9 +58,9 @@ func TestErrorKinds(t *testing.T) {
 	leave()
 	failure(t, store, left, redisstore.KindCanceled)
 
-	do("RPUSH", "rl1:secret-key", "not a bucket")
-	failure(t, store, t.Context(), redisstore.KindOther)
-	do("DEL", "rl1:secret-key")
+	do("CONFIG", "SET", "min-replicas-to-write", "1")
+	failure(t, store, t.Context(), redisstore.KindLoading)
+	do("CONFIG", "SET", "min-replicas-to-write", "0")
 	do("CONFIG", "SET", "maxmemory", "1")
 	failure(t, store, t.Context(), redisstore.KindMemory)
 	do("CONFIG", "SET", "maxmemory", "0")

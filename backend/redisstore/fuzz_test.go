@@ -42,17 +42,27 @@ func TestTakeAsInGo(t *testing.T) {
 	if testing.Short() {
 		rounds = 125
 	}
-	taken, denied, granted := 0, 0, uint64(0)
+	taken, denied := 0, 0
+	var granted, back [algorithms]uint64
 	for seed := range rounds {
 		d := newDuel(t, addr, seed%2 == 0)
 		data := noise(uint64(seed)+1000, steps)
 		for ; len(data) > 0 && !t.Failed(); data = data[stepSize:] {
 			d.step(data[:stepSize])
 		}
-		taken, denied, granted = taken+d.taken, denied+d.denied, granted+d.granted
+		taken, denied = taken+d.taken, denied+d.denied
+		for i := range granted {
+			granted[i] += d.granted[i]
+			back[i] += d.back[i]
+		}
 	}
-	if taken < rounds*steps/5 || denied < rounds*steps/5 || granted < uint64(rounds) {
-		t.Errorf("%d takes charged, %d were not OK, %d tokens leased: the calls are too much alike to show anything", taken, denied, granted)
+	if taken < rounds*steps/5 || denied < rounds*steps/5 {
+		t.Errorf("%d takes charged, %d were not OK: the calls are too much alike to show anything", taken, denied)
+	}
+	for _, a := range []backend.Algorithm{backend.TokenBucket, backend.FixedWindow} {
+		if n := uint64(rounds); granted[a] < n || back[a] < n {
+			t.Errorf("algorithm %d: %d tokens leased, %d given back: the calls are too much alike to show anything", a, granted[a], back[a])
+		}
 	}
 }
 
@@ -84,10 +94,10 @@ type duel struct {
 	limit  [duelKeys][algorithms]backend.Limit
 	// calm duels stay within a few periods, so that buckets have a past.
 	calm bool
-	// taken and denied count the takes that charged, and that were not OK; granted the tokens
-	// that went out on lease.
+	// taken and denied count the takes that charged, and that were not OK; granted and back
+	// the tokens that went out on lease, and that were there again.
 	taken, denied int
-	granted       uint64
+	granted, back [algorithms]uint64
 }
 
 func newDuel(t *testing.T, addr string, calm bool) *duel {
@@ -120,7 +130,7 @@ func (d *duel) step(data []byte) {
 			}
 			take.Limit = d.limit[i][algorithm]
 			take.Hits = hitsOf(part, take.Limit)
-			if take.Limit.Algorithm == backend.TokenBucket && data[0]/duelKeys%2 == 0 {
+			if take.Limit.Algorithm.Leases() && data[0]/duelKeys%2 == 0 {
 				take.Lease = leaseOf(part, take.Limit, d.now)
 			}
 			takes = append(takes, take)
@@ -137,6 +147,7 @@ func (d *duel) step(data []byte) {
 			expected[i].Lease = new(*expected[i].Lease)
 		}
 	}
+	back := d.returns(takes, buckets)
 	backend.Settle(expected, buckets, d.now, want)
 	if err := d.store.Take(d.Context(), takes, got); err != nil {
 		d.Fatalf("Take(%+v): %v", takes, err)
@@ -150,7 +161,8 @@ func (d *duel) step(data []byte) {
 			if *l != *expected[i].Lease {
 				d.Errorf("take %d of %+v: Lua's lease %+v, want as in Go %+v", i, takes, *l, *expected[i].Lease)
 			}
-			d.granted += l.Granted
+			d.granted[takes[i].Limit.Algorithm] += l.Granted
+			d.back[takes[i].Limit.Algorithm] += back[i]
 		}
 		if w != g {
 			d.Errorf("take %d of %+v: Lua %+v, want as in Go %+v", i, takes, g, w)
@@ -165,6 +177,28 @@ func (d *duel) step(data []byte) {
 			d.denied++
 		}
 	}
+}
+
+// returns is the number of tokens by which leases raise the levels of buckets that are about to
+// be asked. Buckets that lease may be copied, since their states are but numbers.
+func (d *duel) returns(takes []backend.Take, buckets []*backend.Bucket) []uint64 {
+	back := make([]uint64, len(takes))
+	for i := range takes {
+		if takes[i].Lease == nil {
+			continue
+		}
+		var level [2]backend.Decision
+		for n := range level {
+			lease, bucket := *takes[i].Lease, *buckets[i]
+			if lease.Want = 0; n == 0 {
+				lease.Back = 0
+			}
+			look := backend.Take{Limit: takes[i].Limit, Lease: &lease}
+			backend.Settle([]backend.Take{look}, []*backend.Bucket{&bucket}, d.now, level[n:n+1])
+		}
+		back[i] = uint64(level[1].Level - level[0].Level)
+	}
+	return back
 }
 
 // move sets the clock on, sometimes back, by as much as makes a difference.
@@ -232,15 +266,20 @@ func takeOf(data []byte, key []byte) backend.Take {
 // leaseOf makes a lease of the same bytes: mostly of what can be, sometimes of what an
 // instance that lost an answer believes.
 func leaseOf(data []byte, limit backend.Limit, now int64) *backend.Lease {
+	of := uint64(limit.Capacity())
 	l := &backend.Lease{
-		Want:       uint64(data[5]) * limit.Burst / 200,
+		Want:       uint64(data[5]) * of / 200,
 		Asked:      uint64(data[6]),
 		Demand:     float64(data[7]) / 3,
 		Fraction:   float64(data[8]%4) / 10,
-		Scarce:     float64(data[15]%4) * float64(limit.Burst) / 20,
+		Scarce:     float64(data[15]%4) * float64(of) / 20,
 		Generation: now/backend.LeaseLife.Microseconds() - int64(data[12]%3),
 	}
-	l.Counted = uint64(data[11]) * limit.Burst / 2000
+	if limit.Algorithm == backend.FixedWindow { // in this window, mostly
+		ago := []time.Duration{0, time.Microsecond, time.Second, 5 * time.Second, limit.Period}
+		l.Generation = now - ago[int(data[12])%len(ago)].Microseconds()
+	}
+	l.Counted = uint64(data[11]) * of / 2000
 	switch data[15] / 4 % 4 {
 	case 0:
 		l.Held = l.Counted / 2

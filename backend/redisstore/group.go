@@ -2,106 +2,209 @@ package redisstore
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-rls/sluice/backend"
 )
 
 const (
-	// pipelines is the most pipelines that are in flight at once, unless the last one was
-	// crowded: then it is one.
-	pipelines = 2
-	// crowded is the number of commands of a pipeline from which on the next ones wait for its
+	// flights is the most pipelines that are under way at once to one server, unless the last
+	// one was crowded: then it is one.
+	flights = 2
+	// crowded is the number of parts of a pipeline from which on the next ones wait for its
 	// answer, and gather meanwhile.
-	crowded = 16
-	// maxCommands bounds a pipeline.
-	maxCommands = 50
+	crowded = 8
+	// maxParts bounds a pipeline.
+	maxParts = 96
 )
 
-// group sends commands that wait at the same time to one server in one round trip. There is no
-// time to wait for: a command goes at once if little is in flight, and else with those that
-// came by the time an answer did. So it costs nothing while there is little to do, and the
-// more there is, the less each command costs.
+// commander is a client of go-redis, for one server or for all of them.
+type commander interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// group sends what waits at the same time for one server in one round trip, and what may run
+// in one script in one script: most of what a take costs Redis and this process is paid once
+// for all of them. There is no time to wait for: a part goes at once if little is under way,
+// and else with those that came by the time an answer did. So it costs nothing while there
+// is little to do, and the more there is, the less each part costs.
 type group struct {
-	client  redis.UniversalClient
-	timeout time.Duration
+	store *Store
+	// merge says that parts of several calls may run in one script: all but on a cluster,
+	// whose scripts are bound to one slot.
+	merge bool
 
-	mu      sync.Mutex // guards the rest, but for flights
-	queue   []*command // bounded by the callers, each of which waits for one
-	flying  int
-	last    int // commands of the last pipeline
-	flights sync.WaitGroup
+	mu     sync.Mutex // guards the rest
+	client commander
+	queue  []*part // bounded by who asks: a failover.Store has so many calls under way at most
+	flying int
+	last   int // parts of the last pipeline
 }
 
-// command is a command in the queue or on its way. Whoever waits for it may leave.
-type command struct {
-	redis.Cmder
-
-	done chan struct{}
-}
-
-// process is redis.UniversalClient.Process.
-func (g *group) process(ctx context.Context, cmd redis.Cmder) error {
-	c := &command{Cmder: cmd, done: make(chan struct{})}
-	g.mu.Lock()
-	g.queue = append(g.queue, c)
-	g.flushLocked(context.WithoutCancel(ctx))
-	g.mu.Unlock()
-	select {
-	case <-c.done:
-		return cmd.Err()
-	case <-ctx.Done():
-		g.leave(c)
-		return ctx.Err()
-	}
-}
-
-// leave takes a command out of the queue, if it is still there.
-func (g *group) leave(c *command) {
+// send has a part sent, and does not wait for it.
+func (g *group) send(p *part) {
+	p.queued = time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.queue, c); i >= 0 {
-		g.queue = slices.Delete(g.queue, i, i+1)
-	}
-}
-
-// flushLocked sends what is in the queue, if little enough is in flight.
-func (g *group) flushLocked(ctx context.Context) {
-	for len(g.queue) > 0 && g.flying < pipelines && (g.flying == 0 || g.last < crowded) {
-		n := min(len(g.queue), maxCommands)
-		commands := slices.Clone(g.queue[:n])
-		g.queue = slices.Delete(g.queue, 0, n)
+	g.queue = append(g.queue, p)
+	if g.flying < g.roomLocked() {
 		g.flying++
-		g.last = n
-		g.flights.Go(func() { g.fly(ctx, commands) })
+		g.store.running.Go(g.fly)
 	}
 }
 
-// fly sends commands and gives each its answer.
-func (g *group) fly(ctx context.Context, commands []*command) {
-	g.send(ctx, commands)
-	for _, c := range commands {
-		close(c.done)
+func (g *group) roomLocked() int {
+	if g.last >= crowded {
+		return 1
 	}
+	return flights
+}
+
+// fly sends what waits and goes on with the calls of it, until nothing waits any more.
+func (g *group) fly() {
+	var f flight
+	for g.next(&f) {
+		f.run()
+		f.end()
+	}
+}
+
+// next takes what waits into a flight that has nothing, and reports false if it has to end.
+func (g *group) next(f *flight) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.flying--
-	g.flushLocked(ctx)
+	if len(g.queue) == 0 || g.flying > g.roomLocked() {
+		g.flying--
+		return false
+	}
+	n := min(len(g.queue), maxParts)
+	f.group, f.client = g, g.client
+	f.parts = append(f.parts[:0], g.queue[:n]...)
+	left := copy(g.queue, g.queue[n:])
+	clear(g.queue[left:])
+	g.queue = g.queue[:left]
+	g.last = n
+	return true
 }
 
-// send sends commands, each of which has its own error then.
-func (g *group) send(ctx context.Context, commands []*command) {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
-	if len(commands) == 1 {
-		_ = g.client.Process(ctx, commands[0].Cmder)
+// flight is a pipeline with its parts.
+type flight struct {
+	group   *group
+	client  commander
+	parts   []*part
+	scripts []script
+	dirty   backend.Flushers
+}
+
+// script is one run of the script.
+type script struct {
+	parts []*part
+	cmd   once
+}
+
+// run sends the parts, and has an answer or an error for each script then.
+func (f *flight) run() {
+	s := f.group.store
+	f.dropStale(time.Now().Add(-s.timeout))
+	f.pack()
+	if len(f.scripts) == 0 {
 		return
 	}
-	pipeline := g.client.Pipeline()
-	for _, c := range commands {
-		_ = pipeline.Process(ctx, c.Cmder)
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	all := make([]*script, len(f.scripts))
+	for i := range f.scripts {
+		f.scripts[i].cmd = s.command(ctx, f.scripts[i].parts, false)
+		all[i] = &f.scripts[i]
 	}
-	_, _ = pipeline.Exec(ctx)
+	f.exec(ctx, all)
+	unknown := all[:0]
+	for _, sc := range all {
+		if redis.HasErrorPrefix(sc.cmd.Err(), "NOSCRIPT") {
+			sc.cmd = s.command(ctx, sc.parts, true)
+			unknown = append(unknown, sc)
+		}
+	}
+	f.exec(ctx, unknown)
+}
+
+// exec sends scripts, each of which has an answer or an error of its own then.
+func (f *flight) exec(ctx context.Context, scripts []*script) {
+	switch len(scripts) {
+	case 0:
+	case 1:
+		_ = f.client.Process(ctx, scripts[0].cmd)
+	default:
+		pipeline := f.client.Pipeline()
+		for _, sc := range scripts {
+			_ = pipeline.Process(ctx, sc.cmd)
+		}
+		_, _ = pipeline.Exec(ctx)
+	}
+}
+
+// dropStale ends the parts that wait since before a time: whoever asked for them has left
+// long ago.
+func (f *flight) dropStale(before time.Time) {
+	kept := f.parts[:0]
+	for _, p := range f.parts {
+		if p.queued.Before(before) {
+			f.finish(p, nil, context.DeadlineExceeded)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	f.parts = kept
+}
+
+// pack deals the parts out to scripts.
+func (f *flight) pack() {
+	f.scripts = f.scripts[:0]
+	first, keys := 0, 0
+	for i, p := range f.parts {
+		if i > first && (!f.group.merge || keys+len(p.keys) > maxKeys) {
+			f.scripts = append(f.scripts, script{parts: f.parts[first:i]})
+			first, keys = i, 0
+		}
+		keys += len(p.keys)
+	}
+	if first < len(f.parts) {
+		f.scripts = append(f.scripts, script{parts: f.parts[first:]})
+	}
+}
+
+// end goes on with the calls of all parts.
+func (f *flight) end() {
+	for i := range f.scripts {
+		sc := &f.scripts[i]
+		reply, err := sc.cmd.Bytes()
+		if err != nil && f.group.store.elsewhere(sc, err) {
+			continue
+		}
+		for _, p := range sc.parts {
+			n := min(len(p.keys)*answerSize, len(reply))
+			f.finish(p, reply[:n], err)
+			reply = reply[n:]
+		}
+		sc.cmd, sc.parts = once{}, nil
+	}
+	clear(f.parts)
+	f.dirty.Flush()
+}
+
+// finish goes on with the call of a part. A panic there must not end the others.
+func (f *flight) finish(p *part, reply []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			f.group.store.log.Error("panic after a take", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	f.dirty.Add(p.end(reply, err))
 }

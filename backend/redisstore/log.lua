@@ -57,7 +57,11 @@ local function log()
 
   local function open(key, t)
     t.at, t.used, t.rank = now, 0, 0 -- rank is that of the oldest entry
-    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first.err then -- whatever it is, it is no bucket
+      call('DEL', key)
+      first = {}
+    end
     t.value = first[1] or false
     if first[1] == 'looked' then
       t.looked, t.rank = -tonumber(first[2]), 1

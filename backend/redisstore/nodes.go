@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,18 +17,41 @@ import (
 // is not the one. It learns that from the commands, so what it says is what happens,
 // whatever the cluster believes of itself.
 type nodes struct {
-	slots [slots]atomic.Int32 // places in names, plus 1; 0: not known
+	slots [slots]atomic.Int32 // places in known, plus 1; 0: not known
 
-	mu    sync.Mutex // over changes of names
-	names atomic.Pointer[[]string]
+	mu    sync.Mutex // over changes of known
+	known atomic.Pointer[[]*node]
+}
+
+// node is one of them, with what waits for it.
+type node struct {
+	name  string
+	group group
+}
+
+// at is the node of a slot; nil if that is not known.
+func (n *nodes) at(slot uint16) *node {
+	if place := n.slots[slot].Load(); place > 0 {
+		return (*n.known.Load())[place-1]
+	}
+	return nil
 }
 
 // of names the node of a slot; empty if that is not known.
 func (n *nodes) of(slot uint16) string {
-	if place := n.slots[slot].Load(); place > 0 {
-		return (*n.names.Load())[place-1]
+	if node := n.at(slot); node != nil {
+		return node.name
 	}
 	return ""
+}
+
+// join notes a client of a node: a new one, or one that was away.
+func (s *Store) join(name string, client commander) {
+	place := s.nodes.place(name)
+	g := &(*s.nodes.known.Load())[place-1].group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.store, g.client = s, client
 }
 
 // learn notes who answered for a slot.
@@ -44,14 +66,14 @@ func (n *nodes) learn(slot uint16, name string) {
 func (n *nodes) place(name string) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var names []string
-	if known := n.names.Load(); known != nil {
-		names = *known
+	var known []*node
+	if old := n.known.Load(); old != nil {
+		known = *old
 	}
-	i := slices.Index(names, name)
+	i := slices.IndexFunc(known, func(one *node) bool { return one.name == name })
 	if i < 0 {
-		i, names = len(names), append(slices.Clone(names), name)
-		n.names.Store(&names)
+		i, known = len(known), append(slices.Clone(known), &node{name: name})
+		n.known.Store(&known)
 	}
 	return int32(i + 1)
 }
@@ -118,11 +140,17 @@ func (s *Store) Probe(ctx context.Context, server string) error {
 			key += ":{" + tags()[probed] + "}"
 		}
 	}
-	var b batch
-	b.add(0, key)
-	takes := []backend.Take{{Limit: probeLimit, Hits: 1}}
-	if err := s.run(ctx, &b, s.argument(&b, takes, false), make([]backend.Decision, 1)); err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.kind == KindReadOnly {
+	p := newPart(make([]backend.Decision, 1))
+	p.add(0, key, &backend.Take{Limit: probeLimit, Hits: 1})
+	p.slot = slot([]byte(key))
+	defer p.release()
+	reply, err := s.run(ctx, []*part{p})
+	if err == nil {
+		err = p.read(reply)
+	}
+	if err != nil {
+		err := wrap("taking from Redis", err)
+		if err.kind == KindReadOnly {
 			s.dropReadOnly(ctx)
 		}
 		return err
@@ -170,9 +198,19 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook. The client follows an ASK by a pipeline.
+// ProcessPipelineHook is part of redis.Hook. The client follows an ASK by a pipeline that
+// begins with ASKING: whoever answers that does not serve the slot yet.
 func (h nodeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		began := time.Now()
+		err := next(ctx, cmds)
+		if len(cmds) > 0 && cmds[0].Name() != "asking" {
+			for _, cmd := range cmds {
+				h.tell(cmd, began, cmd.Err())
+			}
+		}
+		return err
+	}
 }
 
 // tell passes on what a node said to a script. An error by which it says that it is not

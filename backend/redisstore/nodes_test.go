@@ -177,22 +177,23 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close() //nolint:errcheck // the server goes as well
-	beat := func(name string, life time.Duration, want int) {
+	beat := func(name string, life time.Duration, want, wantRank int) {
 		t.Helper()
-		if n, err := s.Beat(t.Context(), name, life); n != want || err != nil {
-			t.Errorf("Beat(%s) = %d, %v, want %d", name, n, err, want)
+		if n, rank, err := s.Beat(t.Context(), name, life); n != want || rank != wantRank || err != nil {
+			t.Errorf("Beat(%s) = %d, %d, %v, want %d, %d", name, n, rank, err, want, wantRank)
 		}
 	}
-	beat("a", time.Minute, 1)
-	beat("a", time.Minute, 1)
-	beat("b", time.Minute, 2)
-	beat("c", time.Minute, 3)
+	beat("b", time.Minute, 1, 0)
+	beat("b", time.Minute, 1, 0)
+	beat("a", time.Minute, 2, 0)
+	beat("b", time.Minute, 2, 1)
+	beat("c", time.Minute, 3, 2)
 	if err := s.Leave(t.Context(), "c"); err != nil {
 		t.Error(err)
 	}
-	beat("b", time.Minute, 2)
+	beat("b", time.Minute, 2, 1)
 	if ttl := admin.PTTL(t.Context(), "p:sluice:instances").Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("the list lives %v, want at most a minute", ttl)
 	}
-	beat("b", time.Microsecond, 1) // for which a has been silent
+	beat("b", time.Microsecond, 1, 0) // for which a has been silent
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,7 +49,8 @@ type Options struct {
 	PoolSize int
 	// KeyPrefix stands before each key, so that several services can share a Redis.
 	KeyPrefix string
-	// DialTimeout bounds making a connection; 5 s if 0.
+	// DialTimeout bounds making a connection; 5 s if 0. One address has half a second to
+	// accept it.
 	DialTimeout time.Duration
 	// ReadTimeout bounds the wait for an answer beside the caller's deadline; 250 ms if 0.
 	ReadTimeout time.Duration
@@ -59,6 +61,8 @@ type Options struct {
 	// Answered is told of each script that a node of a cluster has run, or failed to, by the
 	// name that Server has for it, and how long that took. Nil: nobody is told.
 	Answered func(server string, took time.Duration, err error)
+	// Logger is told of mistakes of the program; nil discards it.
+	Logger *slog.Logger
 }
 
 // withDefaults fills in what is zero, and reports what cannot be.
@@ -74,6 +78,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Answered == nil {
 		o.Answered = func(string, time.Duration, error) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Network == "" {
 		o.Network = "tcp"
@@ -102,13 +109,13 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) client() redis.UniversalClient {
 	switch o.Type {
 	case Sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{
+		return newSentinelClient(redis.FailoverOptions{
 			MasterName: o.MasterName, SentinelAddrs: o.Addrs,
 			SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 			Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true,
 			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
+			Dialer: o.dial, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
 			PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout,
 		})
 	case Cluster:
@@ -116,7 +123,7 @@ func (o *Options) client() redis.UniversalClient {
 			Addrs: o.Addrs, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true, DisableRoutingPolicies: true,
 			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
+			Dialer: o.dial, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
 			PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout,
 		})
 	default:
@@ -125,7 +132,7 @@ func (o *Options) client() redis.UniversalClient {
 			Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true,
 			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
+			Dialer: o.dial, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
 			PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout,
 		})
 	}

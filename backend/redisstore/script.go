@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"time"
 
@@ -13,10 +12,15 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-// The script's files in their order; main is the last, and says what all do.
+// The script's files in their order. Those from buckets to take are the body of a function
+// that runs only where it is needed.
 var (
 	//go:embed prelude.lua
 	prelude string
+	//go:embed plain.lua
+	plain string
+	//go:embed buckets.lua
+	buckets string
 	//go:embed tokens.lua
 	tokens string
 	//go:embed fixed.lua
@@ -24,58 +28,52 @@ var (
 	//go:embed sliding.lua
 	sliding string
 	//go:embed log.lua
-	log string
+	sortedSets string
 	//go:embed take.lua
-	main string
+	take string
+	//go:embed calls.lua
+	calls string
 
-	source = prelude + tokens + fixed + sliding + log + main
+	source = prelude + plain +
+		"local function others()\n" + buckets + tokens + fixed + sliding + sortedSets + take + "end\n" +
+		calls
 	digest = redis.NewScript(source).Hash()
 )
 
 const (
-	// headSize and takeSize are the bytes of the script's argument for the call and for
-	// each take, and answerSize those of its reply for each take.
-	headSize, takeSize, answerSize = 2 * 8, 9 * 8, 8 * 8
+	// headSize, callSize and takeSize are the bytes of the script's argument for all, for each
+	// call and for each take without a lease, and answerSize those of its reply for each take.
+	headSize, callSize, takeSize, answerSize = 8, 2 * 8, 9 * 8, 8 * 8
 
 	// maxKeys bounds the keys of one script: fifty would hold up the server for some 300
 	// microseconds.
 	maxKeys = 24
 )
 
-// batch is the takes of a call that go to one script.
-type batch struct {
-	// indices are the places of the takes in the call.
-	indices []int
-	// leases are those of the takes, nil where there is none.
-	leases []*backend.Lease
-	// args are those of EVALSHA, ready but for the script and its argument.
-	args []any
-}
+// appendHead, appendCall and appendTake write the script's argument; calls.lua says what is
+// in it.
+func appendHead(dst []byte, now int64) []byte { return appendDoubles(dst, float64(now)) }
 
-// The places of arguments in batch.args.
-const (
-	argCommand = iota
-	argScript
-	argCount
-	argKeys
-)
-
-// add puts a take into the batch.
-func (b *batch) add(index int, key string) {
-	if b.args == nil {
-		b.args = make([]any, argKeys, argKeys+2)
+func appendCall(dst []byte, takes []backend.Take, partial bool) []byte {
+	if t := &takes[0]; len(takes) == 1 && isPlain(t) {
+		return appendDoubles(dst,
+			0, float64(t.Limit.Requests), float64(t.Limit.Period.Microseconds()), t.Limit.Capacity(), float64(min(t.Hits, backend.MaxHits)))
 	}
-	b.indices = append(b.indices, index)
-	b.args = append(b.args, key)
-}
-
-// appendHead and appendTake write the script's argument; take.lua says what is in it.
-func appendHead(dst []byte, now int64, partial bool) []byte {
 	part := 0.0
 	if partial {
 		part = 1
 	}
-	return appendDoubles(dst, float64(now), part)
+	dst = appendDoubles(dst, float64(len(takes)), part)
+	for i := range takes {
+		dst = appendTake(dst, &takes[i])
+	}
+	return dst
+}
+
+// isPlain reports whether a take that is alone in its script is one for plain.lua. Then it
+// makes no difference what its mode is, nor whether its call has others elsewhere.
+func isPlain(t *backend.Take) bool {
+	return t.Limit.Algorithm == backend.TokenBucket && t.Hits > 0 && t.Give == 0 && t.Overflow == backend.Reject && t.Lease == nil
 }
 
 func appendTake(dst []byte, t *backend.Take) []byte {
@@ -141,37 +139,40 @@ type once struct {
 // NoRetry is asked by go-redis.
 func (once) NoRetry() bool { return true }
 
-// run sends a batch and fills dst, which is that of the whole call, and the batch's leases.
-func (s *Store) run(ctx context.Context, b *batch, argument []byte, dst []backend.Decision) error {
-	args := append(b.args, argument)
-	args[argCommand], args[argScript], args[argCount] = "evalsha", digest, len(b.indices)
-	reply, err := s.send(ctx, args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		args[argCommand], args[argScript] = "eval", source
-		reply, err = s.send(ctx, args)
+// command makes the command that runs the script for parts: by its digest, or by its text.
+func (s *Store) command(ctx context.Context, of []*part, text bool) once {
+	keys, size := 0, headSize
+	for _, p := range of {
+		keys, size = keys+len(p.keys), size+callSize+len(p.takes)*takeSize
 	}
-	if err != nil {
-		return wrap("taking from Redis", err)
+	var now int64
+	if s.now != nil {
+		now = s.now()
 	}
-	if len(reply) != len(b.indices)*answerSize {
-		return wrap("taking from Redis", fmt.Errorf("reply of %d bytes for %d takes", len(reply), len(b.indices)))
+	argument := appendHead(make([]byte, 0, size), now)
+	args := make([]any, 3, 3+keys+1)
+	if args[0], args[1] = "evalsha", digest; text {
+		args[0], args[1] = "eval", source
 	}
-	for n, i := range b.indices {
-		readAnswer(reply[n*answerSize:], &dst[i], b.leases[n])
+	args[2] = keys
+	for _, p := range of {
+		argument = appendCall(argument, p.takes, p.several != nil && !p.several.settling)
+		for i := range p.keys {
+			args = append(args, &p.keys[i]) // a pointer is no allocation
+		}
 	}
-	return nil
+	return once{StringCmd: redis.NewStringCmd(ctx, append(args, argument)...), slot: of[0].slot}
 }
 
-func (s *Store) send(ctx context.Context, args []any) ([]byte, error) {
-	cmd := once{StringCmd: redis.NewStringCmd(ctx, args...)}
-	if s.cluster {
-		cmd.slot = slot([]byte(args[argKeys].(string))) //nolint:errcheck // add put a string there
+// run runs the script for parts by itself, and waits for the answer.
+func (s *Store) run(ctx context.Context, of []*part) ([]byte, error) {
+	cmd := s.command(ctx, of, false)
+	err := s.client.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = s.command(ctx, of, true)
+		err = s.client.Process(ctx, cmd)
 	}
-	process := s.client.Process
-	if s.group != nil {
-		process = s.group.process
-	}
-	if err := process(ctx, cmd); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return cmd.Bytes()

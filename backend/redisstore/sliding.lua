@@ -7,6 +7,8 @@
 --   looked   microseconds since 1970 at which the mark of a look ends
 local function sliding()
   local FORMAT = '<dddd'
+  local FORMATS = {[32] = FORMAT}
+
   local function begin(t)
     return window(t, t.at) * t.period
   end
@@ -20,7 +22,7 @@ local function sliding()
   end
 
   local function open(key, t)
-    local n, value = read(key, 32, FORMAT)
+    local n, value = read(key, FORMATS)
     t.at, t.current, t.before = now, 0, 0
     if n then
       t.value, t.at, t.current, t.before, t.looked = value, later(n[1]), n[2], n[3], n[4]

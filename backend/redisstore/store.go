@@ -2,7 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/sluice-rls/sluice/backend"
 )
 
-var _ backend.Store = (*Store)(nil)
+var _ backend.Starter = (*Store)(nil)
 
 // version stands between the prefix and the key of a take.
 const version = "rl1:"
@@ -26,17 +27,19 @@ type Store struct {
 	// nodes and answered are for the nodes of a cluster.
 	nodes    nodes
 	answered func(server string, took time.Duration, err error)
+	log      *slog.Logger
 
-	// group sends the scripts of calls that wait at the same time together; nil on a cluster.
+	// group sends what waits at the same time together; nil on a cluster, whose nodes have
+	// one each.
 	group *group
 
 	// now is the clock of a test; nil: Redis' own.
 	now func() int64
 
-	// settling are the second halves of calls over several scripts whose caller may have
-	// left. kept is the number of tokens that they could not put back.
-	settling sync.WaitGroup
-	kept     atomic.Uint64
+	// running are the goroutines that have sent something. kept is the number of tokens that
+	// calls over several scripts could not put back.
+	running sync.WaitGroup
+	kept    atomic.Uint64
 }
 
 // New returns a store for the Redis that the options name. It connects to nothing before
@@ -48,13 +51,16 @@ func New(o Options) (*Store, error) {
 	}
 	s := &Store{
 		client: o.client(), cluster: o.Type == Cluster, prefix: o.KeyPrefix + version, timeout: o.ReadTimeout,
-		answered: o.Answered,
+		answered: o.Answered, log: o.Logger,
 	}
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		tags() // takes some milliseconds, which no probe should
-		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(nodeHook{s, node.Options().Addr}) })
+		cluster.OnNewNode(func(node *redis.Client) {
+			node.AddHook(nodeHook{s, node.Options().Addr})
+			s.join(node.Options().Addr, node)
+		})
 	} else {
-		s.group = &group{client: s.client, timeout: o.ReadTimeout}
+		s.group = &group{store: s, client: s.client, merge: true}
 	}
 	return s, nil
 }
@@ -62,10 +68,7 @@ func New(o Options) (*Store, error) {
 // Close ends all connections, after the calls in progress have put back what they must.
 // No call may begin any more.
 func (s *Store) Close() error {
-	s.settling.Wait()
-	if s.group != nil {
-		s.group.flights.Wait()
-	}
+	s.running.Wait()
 	if err := s.client.Close(); err != nil {
 		return wrap("closing Redis", err)
 	}
@@ -102,78 +105,66 @@ func (s *Store) Pool() Pool {
 // Redis did not answer within a call over several slots.
 func (s *Store) Kept() uint64 { return s.kept.Load() }
 
-// Take implements backend.Store. Its errors are *Error, or those of backend.Check. It
-// waits at most for the context's deadline, and for Options.ReadTimeout.
+// Take implements backend.Store. Its errors are *Error, or those of backend.Check. It waits
+// at most for the context's deadline, and for Options.ReadTimeout.
 func (s *Store) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
+	err := backend.Await(ctx, s, takes, dst)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return wrap("taking from Redis", err)
+	}
+	return err
+}
+
+// Start implements backend.Starter. Options.ReadTimeout is its only deadline.
+func (s *Store) Start(_ time.Time, takes []backend.Take, dst []backend.Decision, then backend.Continuation) {
 	if err := backend.Check(takes, dst); err != nil || len(takes) == 0 {
-		return err
+		backend.End(then, err)
+		return
 	}
-	batches := s.split(takes)
-	if len(batches) == 1 {
-		return s.run(ctx, &batches[0], s.argument(&batches[0], takes, false), dst)
+	all := s.split(takes, dst)
+	if len(all) == 1 {
+		all[0].then = then
+		s.send(all[0])
+		return
 	}
-	if err := s.runAll(ctx, batches, takes, true, dst); err != nil {
-		return err
-	}
-	s.settle(ctx, batches, takes, dst)
-	return nil
+	s.startSeveral(all, takes, dst, then)
 }
 
-// split deals the takes out to scripts: one for each slot of a cluster, and none too long.
-func (s *Store) split(takes []backend.Take) []batch {
-	batches := make([]batch, 0, 1)
-	var slotsOf []uint16 // of batches
-	var key []byte
-	for i := range takes {
-		key = append(append(key[:0], s.prefix...), takes[i].Key...)
-		var of uint16
-		if s.cluster {
-			of = slot(key)
+// send has a part sent to the server of its slot, with what else waits for that.
+func (s *Store) send(p *part) {
+	switch {
+	case s.group != nil:
+		s.group.send(p)
+	default:
+		if node := s.nodes.at(p.slot); node != nil {
+			node.group.send(p)
+		} else {
+			s.search(p)
 		}
-		n := slices.Index(slotsOf, of)
-		for n >= 0 && len(batches[n].indices) == maxKeys {
-			if next := slices.Index(slotsOf[n+1:], of); next < 0 {
-				n = -1
-			} else {
-				n += 1 + next
-			}
-		}
-		if n < 0 {
-			n = len(batches)
-			batches, slotsOf = append(batches, batch{}), append(slotsOf, of)
-		}
-		batches[n].add(i, string(key))
 	}
-	return batches
 }
 
-// argument writes the script's argument for a batch, which keeps the leases of its takes.
-func (s *Store) argument(b *batch, takes []backend.Take, partial bool) []byte {
-	var now int64
-	if s.now != nil {
-		now = s.now()
-	}
-	argument := appendHead(make([]byte, 0, headSize+takeSize*len(b.indices)), now, partial)
-	for _, i := range b.indices {
-		argument = appendTake(argument, &takes[i])
-		b.leases = append(b.leases, takes[i].Lease)
-	}
-	return argument
+// search has the client of a cluster find the server of a part.
+func (s *Store) search(p *part) {
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		reply, err := s.run(ctx, []*part{p})
+		if f := p.end(reply, err); f != nil {
+			f.Flush()
+		}
+	})
 }
 
-// runAll runs batches side by side and returns the first error.
-func (s *Store) runAll(ctx context.Context, batches []batch, takes []backend.Take, partial bool, dst []backend.Decision) error {
-	errs := make([]error, len(batches))
-	var running sync.WaitGroup
-	for n := range batches {
-		argument := s.argument(&batches[n], takes, partial)
-		running.Go(func() { errs[n] = s.run(ctx, &batches[n], argument, dst) })
+// elsewhere has the parts of a script sent to another server, if the one that was asked says
+// that it is not the right one, or is no part of the cluster any more.
+func (s *Store) elsewhere(sc *script, err error) bool {
+	if !s.cluster || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") &&
+		!redis.HasErrorPrefix(err, "TRYAGAIN") && !errors.Is(err, redis.ErrClosed) {
+		return false
 	}
-	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	for _, p := range sc.parts {
+		s.search(p)
 	}
-	return nil
+	return true
 }

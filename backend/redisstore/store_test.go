@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -167,7 +168,7 @@ func TestStrangeValues(t *testing.T) {
 	notANumber := strings.Repeat("\xff", 56)
 	infinite := "\x00\x00\x00\x00\x00\x00\xf0\x7f" + strings.Repeat("\x00", 48)
 	for _, value := range []string{"", "5", notANumber, notANumber[:24], notANumber[:32], infinite, strings.Repeat("x", 57)} {
-		for algorithm := range backend.SlidingLog {
+		for algorithm := range backend.SlidingLog + 1 {
 			if err := c.Set(t.Context(), "rl1:k", value, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -178,6 +179,18 @@ func TestStrangeValues(t *testing.T) {
 			}
 			if ttl := c.TTL(t.Context(), "rl1:k").Val(); ttl < 0 {
 				t.Errorf("algorithm %d over the value %q: no time to live", algorithm, value)
+			}
+		}
+	}
+	for algorithm := range backend.SlidingLog + 1 {
+		for _, command := range []string{"RPUSH", "SADD"} {
+			if err := errors.Join(c.Del(t.Context(), "rl1:k").Err(), c.Do(t.Context(), command, "rl1:k", "x").Err()); err != nil {
+				t.Fatal(err)
+			}
+			call := perDay("k", 10, 4)
+			call.Limit.Algorithm = algorithm
+			if got := take(t, store, call)[0]; !got.OK || got.Level != 6 {
+				t.Errorf("algorithm %d over what %s has made: %+v, want a level of 6", algorithm, command, got)
 			}
 		}
 	}

@@ -1,42 +1,5 @@
--- take decides the takes of one call and charges them, as backend.Settle does: the
--- arithmetic is that of package backend, operation for operation. In the script, the text
--- of prelude.lua stands before this one, and that of the algorithms' files, each of which
--- says what the value of a bucket is.
---
--- KEYS[i]  the bucket of take i; on a cluster all of one slot.
---
--- ARGV[1]  little-endian doubles, first of the call:
---            now      microseconds since 1970; 0: Redis' own time. Only tests give one,
---                     and what they write lives an hour longer, since Redis expires by
---                     its own clock.
---            partial  1 if the call has takes in other scripts too: quota takes deny
---                     nothing here and nothing is given back, both being decided once all
---                     have answered.
---          then of each take:
---            algorithm  0 token bucket, 1 leaky bucket, 2 fixed window, 3 sliding window,
---                       4 sliding log
---            requests   tokens that come back per period
---            period     microseconds
---            capacity   tokens that a full bucket has
---            hits       tokens to take, at most 2^53
---            give       tokens to put back, at most 2^53
---            mode       0 enforce, 1 shadow, 2 quota
---            overflow   0 reject, 1 debt, 2 auto
---            lease      1 if the take has a lease; then ten more, the fields of
---                       backend.Lease: want, held, back, counted, generation, asked,
---                       demand, fraction, scarce, calls
---
--- Reply    little-endian doubles, of each take:
---            state    1 if OK, plus 2 if the charge was taken as a debt
---            charged  tokens taken
---            level    tokens after the call
---            wait     microseconds until the same take could be paid; 0 if OK
---            full     microseconds until the bucket is full
---            granted  tokens handed out on lease        } 0 without a lease
---            share    of all hits asked for lately      }
---            generation  in which they are counted      }
---
--- A bucket expires when it is as if nobody had touched it, at most ten years on.
+-- The takes of one call, of any kind. The text of this file and of the algorithms' stands in a
+-- function, others, that is called when the first such call comes.
 
 -- makers has the algorithms by their numbers. What a maker returns is a table of functions
 -- of a key and a take, whose names and meanings are those of backend.meter, with these
@@ -64,9 +27,10 @@ local function write(key, t, changed, marked)
   end
 end
 
-local takes, meters = {}, {}
-local denied, quota, paid = false, false, false
-for i = 1, #KEYS do
+local meters = {}
+
+-- assess reads the next take and its bucket, and says whether it could be paid.
+local function assess(key)
   local algorithm, requests, period, capacity, hits, give, mode, overflow, leases
   algorithm, requests, period, capacity, hits, give, mode, overflow, leases, offset = unpack('<ddddddddd', input, offset)
   local lease, calls = false, 1
@@ -82,28 +46,21 @@ for i = 1, #KEYS do
   end
   local t = {
     meter = m, requests = requests, period = period, capacity = capacity, hits = hits, give = give, overflow = overflow,
-    value = false, level = 0, at = 0, demand = 0, current = 0, before = 0, top = 0, looked = 0,
+    mode = mode, value = false, level = 0, at = 0, demand = 0, current = 0, before = 0, top = 0, looked = 0,
     need = 0, ok = false, debt = false, back = false, lease = lease, calls = calls,
   }
-  m.open(KEYS[i], t)
+  m.open(key, t)
   t.debt = hits > 0 and (overflow == 1 or (overflow == 2 and t.looked > now))
   t.need = (hits == 0 or t.debt) and 1 or hits
   t.ok = (hits == 0 and give > 0) or t.level >= t.need - slack(t.need)
-  if mode == 0 then
-    denied = denied or not (t.ok or t.debt)
-  elseif mode == 2 then
-    quota, paid = true, paid or t.ok
-  end
-  takes[i] = t
+  return t
 end
-denied = denied or (partial == 0 and quota and not paid)
 
-local reply = {}
-for i = 1, #KEYS do
-  local key, t = KEYS[i], takes[i]
+-- settle charges a take, or not, and answers it.
+local function settle(key, t, denied, partial)
   local m = t.meter
   local taken = t.hits > 0 and (t.debt or (t.ok and not denied))
-  local given = t.give > 0 and (t.ok or t.debt) and not denied and partial == 0
+  local given = t.give > 0 and (t.ok or t.debt) and not denied and not partial
   local look = t.hits == 0 and t.give == 0
   local marked = look and t.overflow == 2
   local charged = 0
@@ -119,9 +76,29 @@ for i = 1, #KEYS do
   if t.lease then granted, share, generation = m.lease(t, (t.hits == 0 and t.ok) or (taken and charged >= t.hits * t.calls)) end
   local full = min(m.wait(key, t, t.capacity), IDLE)
   local wait = t.ok and 0 or min(m.wait(key, t, min(t.need, t.capacity)), IDLE)
-  reply[i] = pack('<dddddddd', (t.ok and 1 or 0) + (t.debt and 2 or 0), charged, t.level, wait, full, granted, share, generation)
+  local answer = pack('<dddddddd', (t.ok and 1 or 0) + (t.debt and 2 or 0), charged, t.level, wait, full, granted, share, generation)
   if taken or given or marked or t.back or t.lease or not look then
     write(key, t, taken or given or t.back or t.lease or (marked and not t.value), marked)
   end
+  return answer
 end
-return table.concat(reply)
+
+-- decide answers a call of so many takes, whose keys follow the one at last.
+return function(count, last, reply)
+  local partial
+  partial, offset = unpack('<d', input, offset)
+  local takes, denied, quota, paid = {}, false, false, false
+  for i = 1, count do
+    local t = assess(KEYS[last + i])
+    if t.mode == 0 then
+      denied = denied or not (t.ok or t.debt)
+    elseif t.mode == 2 then
+      quota, paid = true, paid or t.ok
+    end
+    takes[i] = t
+  end
+  denied = denied or (partial == 0 and quota and not paid)
+  for i = 1, count do
+    reply[last + i] = settle(KEYS[last + i], takes[i], denied, partial == 1)
+  end
+end

@@ -10,45 +10,6 @@
 --   looked   microseconds since 1970 at which the mark of a look ends
 local function tokens()
   local FORMAT = '<ddddddd'
-  local LIFE = 4e6     -- backend.LeaseLife, microseconds
-  local LATELY = 250e3 -- backend.demandMicros
-  local SMALLEST, CROWD = 2, 10
-
-  local function generation(at)
-    return floor(at / LIFE)
-  end
-
-  local function decay(count, micros)
-    local x = max(micros, 0) / LATELY
-    local f = 1 + x / 4
-    f = 1 + x / 3 * f
-    f = 1 + x / 2 * f
-    f = 1 + x * f
-    return count / f
-  end
-
-  local function age(t, at)
-    local was, is = generation(t.at), generation(at)
-    if is == was + 1 then
-      t.current, t.before = 0, t.current
-    elseif is > was then
-      t.current, t.before = 0, 0
-    elseif is < was then
-      t.current, t.before = t.current + t.before, 0
-    end
-  end
-
-  local function account(t, at)
-    local l = t.lease
-    local since = generation(at) - l.generation
-    if since == 0 then
-      t.current = max(t.current - l.counted, 0)
-    elseif since == 1 then
-      t.before = max(t.before - l.counted, 0)
-    end
-    t.current = t.current + l.held
-    t.demand = decay(t.demand, at - t.at) + l.asked
-  end
 
   local function room(t)
     return max(t.capacity - t.current - t.before, 0)
@@ -60,7 +21,7 @@ local function tokens()
 
   local function open(key, t)
     local capacity = t.capacity
-    local value = call('GET', key)
+    local value = get(key)
     local level, at, demand, current, before, top, looked
     if value and #value == 56 then
       level, at, demand, current, before, top, looked = unpack(FORMAT, value)
@@ -81,8 +42,8 @@ local function tokens()
     t.demand, t.current, t.before = demand, current, before
     local new = later(at)
     local elapsed = new - at
-    age(t, new)
-    if t.lease then account(t, new) end
+    age(t, at, new)
+    if t.lease then account(t, generation(new) - t.lease.generation, elapsed) end
     local most = room(t)
     level = max(min(level, most), -capacity)
     if elapsed > 0 then level = min(level + elapsed * t.requests / t.period, most) end
@@ -95,21 +56,8 @@ local function tokens()
   end
 
   local function lease(t, paid)
-    local l = t.lease
-    local granted, share = 0, 1
-    if l.demand < t.demand then share = l.demand / t.demand end
-    if paid then
-      local out = t.current + t.before
-      local free = floor(t.level + slack(t.level))
-      local n = (l.fraction * (t.level + out) - out) / 4
-      if free < 2 * l.scarce and t.demand >= CROWD then n = max(n, share * min(free, l.scarce) - l.held) end
-      n = floor(min(n, free, l.want))
-      if n >= SMALLEST then
-        t.level = t.level - n
-        t.current = t.current + n
-        granted = n
-      end
-    end
+    local granted, share = grant(t, paid, t.level)
+    t.level = t.level - granted
     return granted, share, generation(t.at)
   end
 

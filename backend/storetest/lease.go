@@ -54,6 +54,52 @@ var leaseTests = []test{
 		b.want(a, 962, 37)
 		b.want(b.lease(tokens(100, day), 0, backend.Lease{}), 62, 0)
 	}},
+	{"a token on lease counts as used in its fixed window", func(b *bench) {
+		limit := by(backend.FixedWindow, tokens(1000, 60*s))
+		a := b.lease(limit, 0, backend.Lease{Want: 100})
+		b.want(a, 962, 37)
+		if a.Full != 60*s {
+			b.Errorf("full in %v, want the minute until the window ends", a.Full)
+		}
+		b.clock(59 * s)
+		b.call([]backend.Take{{Key: []byte("k"), Limit: limit}}, backend.Decision{OK: true, Level: 962, Full: s})
+		b.call([]backend.Take{{Key: []byte("k"), Limit: limit, Hits: 963}}, backend.Decision{Level: 962, Full: s, Wait: s})
+		b.clock(60 * s)
+		b.want(b.lease(limit, 0, backend.Lease{Want: 100}), 962, 37)
+	}},
+	{"tokens go back to the fixed window that they are from", func(b *bench) {
+		limit := by(backend.FixedWindow, tokens(1000, 60*s))
+		a := b.lease(limit, 0, backend.Lease{Want: 100})
+		b.clock(50 * s)
+		a.lease.Back = 30
+		a = b.lease(limit, 991, a.lease) // also for the charge beside them
+		b.want(a, 0, 0)
+		b.clock(60 * s)
+		old := b.lease(limit, 0, backend.Lease{Want: 20, Back: 7, Counted: 7, Generation: a.lease.Generation})
+		b.want(old, 979, 20)
+		b.clock(120 * s)
+		b.want(b.lease(limit, 0, backend.Lease{}), 999, 0)
+		old.lease.Back, old.lease.Want = 20, 0
+		b.want(b.lease(limit, 0, old.lease), 998, 0)
+	}},
+	{"what is held of a fixed window stays used", func(b *bench) {
+		limit := by(backend.FixedWindow, tokens(1000, day))
+		a := b.lease(limit, 0, backend.Lease{Want: 100, Fraction: 0.2})
+		b.want(a, 950, 49)
+		b.clock(3 * backend.LeaseLife)
+		a.lease.Held = 20
+		a = b.lease(limit, 0, a.lease)
+		b.want(a, 906, 43)
+		b.call([]backend.Take{{Key: []byte("k"), Limit: limit, Give: 999}}, // but not what was spent
+			backend.Decision{OK: true, Level: 937, Full: day/2 - b.at})
+	}},
+	{"a lowered limit of a fixed window counts what is out", func(b *bench) {
+		limit := func(n uint64) backend.Limit { return by(backend.FixedWindow, tokens(n, day)) }
+		a := b.lease(limit(1000), 0, backend.Lease{Want: 100})
+		b.want(a, 962, 37)
+		b.want(b.lease(limit(100), 0, backend.Lease{Want: 100}), 61, 0)
+		b.want(b.lease(limit(30), 0, backend.Lease{Back: 37, Counted: 37, Generation: a.lease.Generation}), 27, 0)
+	}},
 }
 
 // leased is an answer to a take with a lease.

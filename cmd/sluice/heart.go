@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	mathrand "math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,16 +22,22 @@ const (
 	beatsKept = 3
 )
 
-// heart tells Redis that this instance is there, and knows how many there are: what Redis
-// told last, while it is away.
+// heart tells Redis that this instance is there, and knows how many there are and which of
+// them it is: what Redis told last, while it is away.
 type heart struct {
 	log    *slog.Logger
 	shared *redisstore.Store
 	name   string
 	fixed  int // by INSTANCES; 0 counts
+	// ranked are told the instance's rank among the others.
+	ranked []interface{ SetRank(rank int) }
 	count  atomic.Int64
-	latest []int // answers, the last beatsKept
+	latest []heard // the last beatsKept
 }
+
+// heard is what Redis told: how many instances there are, and how many of them come before
+// this one in an order that is the same for all.
+type heard struct{ instances, rank int }
 
 // newHeart makes a heart that beats for nobody yet.
 func newHeart(log *slog.Logger, fixed int) *heart {
@@ -65,19 +70,28 @@ func (h *heart) run(ctx context.Context) error {
 func (h *heart) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	n, err := h.shared.Beat(ctx, h.name, beatLife)
+	n, rank, err := h.shared.Beat(ctx, h.name, beatLife)
 	if err != nil {
 		h.log.Debug("counting instances", slog.Any("error", err))
 		return
 	}
-	h.hear(n)
+	h.hear(heard{n, rank})
 }
 
 // hear takes what Redis told.
-func (h *heart) hear(n int) {
-	h.latest = append(h.latest, n)
+func (h *heart) hear(told heard) {
+	h.latest = append(h.latest, told)
 	h.latest = h.latest[max(0, len(h.latest)-beatsKept):]
-	most := min(slices.Max(h.latest), math.MaxInt32)
+	believed := h.latest[0]
+	for _, later := range h.latest[1:] {
+		if later.instances >= believed.instances {
+			believed = later
+		}
+	}
+	for _, r := range h.ranked {
+		r.SetRank(believed.rank)
+	}
+	most := min(believed.instances, math.MaxInt32)
 	if before := h.count.Swap(int64(most)); before != int64(most) {
 		h.log.Info("the number of instances changed", slog.Int("instances", most), slog.Int64("before", before))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-rls/sluice/admin"
 	"github.com/sluice-rls/sluice/backend"
 	"github.com/sluice-rls/sluice/backend/failover"
 	"github.com/sluice-rls/sluice/backend/redisstore"
@@ -56,12 +57,13 @@ func openRedis(s config.Settings, log *slog.Logger, reg prometheus.Registerer) (
 		opened.Store = failover.NewPair(first.guarded, second.guarded, bySecond, s.Redis.Budget)
 		opened.place += ", and by the second at " + strings.Join(s.PerSecond.Addresses, ", ")
 	}
-	opened.ready = func() error { return firstOf(parts, (*redisPart).ready) }
+	opened.ready = func() admin.Part { return readyPart(parts, s.Redis.HealthCheck) }
 	if s.Redis.HealthCheck {
 		opened.healthy = func() error { return firstOf(parts, (*redisPart).healthy) }
 	}
 	for _, p := range parts {
 		opened.fallbacks = append(opened.fallbacks, p.guarded)
+		o.hearts.ranked = append(o.hearts.ranked, p.guarded)
 	}
 	registerRedis(reg, parts, o.hearts, s.FailureMode == "error")
 	opened.run = func(ctx context.Context) error { return runRedis(ctx, parts, o.hearts) }
@@ -95,6 +97,20 @@ func firstOf(parts []*redisPart, complaint func(*redisPart) error) error {
 	return nil
 }
 
+// readyPart is the part of Redis in /readyz. Once Redis was reached, an outage is said there
+// and does no more, unless tied: calls are answered meanwhile, and an instance that Envoy
+// stays away from would answer none.
+func readyPart(parts []*redisPart, tied bool) admin.Part {
+	err := firstOf(parts, (*redisPart).ready)
+	waits := err != nil
+	if !waits {
+		err = firstOf(parts, (*redisPart).healthy)
+	}
+	p := part("redis", err)
+	p.OK = p.OK || !waits && !tied
+	return p
+}
+
 // redisOpener has what the parts have in common.
 type redisOpener struct {
 	settings config.Settings
@@ -107,13 +123,13 @@ type redisOpener struct {
 func (o *redisOpener) open(r config.Redis) (*redisPart, error) {
 	p := &redisPart{}
 	var err error
-	p.shared, err = dialRedis(r, o.settings.CacheKeyPrefix, func(server string, took time.Duration, err error) {
+	p.shared, err = dialRedis(r, o.settings.CacheKeyPrefix, o.log, func(server string, took time.Duration, err error) {
 		p.guarded.Answered(server, took, err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.guarded = failover.New(timed{p.shared, o.duration}, failover.Options{
+	p.guarded = failover.New(p.shared, failover.Options{
 		Budget:      r.Budget,
 		Slow:        r.Slow,
 		MaxInFlight: r.MaxInFlight,
@@ -124,6 +140,7 @@ func (o *redisOpener) open(r config.Redis) (*redisPart, error) {
 		Refuse:      o.settings.FailureMode == "error",
 		Instances:   o.hearts.instances,
 		Observe:     o.errors.observe,
+		Took:        func(took time.Duration) { o.duration.Observe(took.Seconds()) },
 		Logger:      o.log,
 	})
 	p.link = &redisLink{
@@ -165,7 +182,7 @@ func closeRedis(parts []*redisPart, hearts *heart, log *slog.Logger) {
 }
 
 // dialRedis makes a store of one Redis; it connects to nothing yet.
-func dialRedis(o config.Redis, prefix string, answered func(string, time.Duration, error)) (*redisstore.Store, error) {
+func dialRedis(o config.Redis, prefix string, log *slog.Logger, answered func(string, time.Duration, error)) (*redisstore.Store, error) {
 	secure, err := redisTLS(o)
 	if err != nil {
 		return nil, err
@@ -178,6 +195,7 @@ func dialRedis(o config.Redis, prefix string, answered func(string, time.Duratio
 		DialTimeout: o.DialTimeout,
 		PoolTimeout: o.Budget, // whose caller has left needs no connection any more
 		Answered:    answered,
+		Logger:      log,
 	})
 }
 
@@ -212,29 +230,40 @@ func (l *redisLink) healthy() error {
 	return l.ready()
 }
 
+const (
+	// askMost is the longest time between two questions for a first sign of life, and sayMost
+	// that between two lines of the log about it.
+	askMost, sayMost = 500 * time.Millisecond, time.Minute
+	// askWait is how long to wait for the answer to one.
+	askWait = time.Second
+)
+
 // run asks for a sign of life, less and less often, until there is one or ctx is done. It
 // fails once its patience is over.
 func (l *redisLink) run(ctx context.Context) error {
-	const most = 2 * time.Second
 	began := time.Now()
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, most) {
-		try, cancel := context.WithTimeout(ctx, time.Second)
+	giveUp := make(<-chan time.Time)
+	if l.patience > 0 {
+		giveUp = time.After(l.patience)
+	}
+	say, saidAt := 100*time.Millisecond, began.Add(-time.Hour)
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, askMost) {
+		try, cancel := context.WithTimeout(ctx, askWait)
 		err := l.probe(try)
 		cancel()
 		if err == nil {
 			l.seen.Store(true)
-			l.log.Info("Redis answers")
+			l.log.Info("Redis answers", slog.Duration("after", time.Since(began).Round(time.Millisecond)))
 			return nil
 		}
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end of the process is no failure
+		if now := time.Now(); ctx.Err() == nil && now.Sub(saidAt) >= say {
+			l.log.Log(ctx, gravity(err), "waiting for Redis", slog.Any("error", err))
+			say, saidAt = min(2*say, sayMost), now
 		}
-		if l.patience > 0 && time.Since(began)+wait > l.patience {
-			return fmt.Errorf("waiting %v for Redis, by START_TIMEOUT: %w", l.patience, err)
-		}
-		l.log.Log(ctx, gravity(err), "waiting for Redis", slog.Any("error", err), slog.Duration("again_in", wait))
 		select {
 		case <-time.After(wait):
+		case <-giveUp:
+			return fmt.Errorf("waiting %v for Redis, by START_TIMEOUT: %w", l.patience, err)
 		case <-ctx.Done():
 			return nil
 		}
@@ -250,18 +279,4 @@ func gravity(err error) slog.Level {
 		}
 	}
 	return slog.LevelWarn
-}
-
-// timed is a store whose answers are timed.
-type timed struct {
-	backend.Store
-	duration prometheus.Observer
-}
-
-// Take is part of backend.Store.
-func (t timed) Take(ctx context.Context, takes []backend.Take, dst []backend.Decision) error {
-	start := time.Now()
-	err := t.Store.Take(ctx, takes, dst)
-	t.duration.Observe(time.Since(start).Seconds())
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,6 +100,40 @@ type ClusterSet struct {
 // is silent for two seconds is replaced.
 func RedisClusterWith(tb testing.TB, masters int, replicas bool) *ClusterSet {
 	tb.Helper()
+	return redisCluster(tb, masters, replicas, func() (string, *Process) {
+		return redisOnAny(tb, freeClusterPort, clusterArgs...)
+	})
+}
+
+// RedisClusterBehind is RedisCluster with a proxy before each node, by which clients know it;
+// the nodes speak with each other as ever. The set has the nodes' own addresses, in the order
+// of the proxies.
+func RedisClusterBehind(tb testing.TB, masters int) (*ClusterSet, []*Proxy) {
+	tb.Helper()
+	var proxies []*Proxy
+	set := redisCluster(tb, masters, false, func() (string, *Process) {
+		port := freeClusterPort(tb)
+		p := NewProxy(tb, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		_, announced, err := net.SplitHostPort(p.Addr())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		proxies = append(proxies, p)
+		return RedisOn(tb, port, append(slices.Clone(clusterArgs),
+			"--cluster-announce-port", announced, "--cluster-announce-bus-port", strconv.Itoa(port+busOffset))...)
+	})
+	return set, proxies
+}
+
+// clusterArgs are what makes a server a node.
+var clusterArgs = []string{
+	"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+	"--repl-diskless-sync-delay", "0",
+}
+
+// redisCluster makes a cluster of nodes that it starts one by one, the masters first.
+func redisCluster(tb testing.TB, masters int, replicas bool, start func() (string, *Process)) *ClusterSet {
+	tb.Helper()
 	set, count := &ClusterSet{}, masters
 	if replicas {
 		count *= 2
@@ -106,9 +141,7 @@ func RedisClusterWith(tb testing.TB, masters int, replicas bool) *ClusterSet {
 	addrs, nodes := make([]string, count), make([]*redis.Client, count)
 	set.Processes = make([]*Process, count)
 	for i := range count {
-		addrs[i], set.Processes[i] = redisOnAny(tb, freeClusterPort,
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
-			"--repl-diskless-sync-delay", "0")
+		addrs[i], set.Processes[i] = start()
 		nodes[i] = redis.NewClient(&redis.Options{Addr: addrs[i], Protocol: 2, DisableIdentity: true})
 		tb.Cleanup(func() { nodes[i].Close() }) //nolint:errcheck // its server goes next
 	}

@@ -41,7 +41,7 @@ func RedisSentinel(tb testing.TB, password, sentinelPassword string) *SentinelSe
 	if err != nil {
 		tb.Fatal(err)
 	}
-	replica, p := Redis(tb, append(auth, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")...)
+	replica, p := Redis(tb, append(auth, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")...)
 	set.Addrs, set.Servers = append(set.Addrs, replica), append(set.Servers, p)
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s %s %s 2", set.Name, host, port),

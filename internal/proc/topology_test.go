@@ -92,3 +92,20 @@ func TestRedisClusterWithReplicas(t *testing.T) {
 		t.Errorf("%d masters, %v and %d processes, want 3 and 6", masters.Load(), err, len(set.Processes))
 	}
 }
+
+// Clients are sent to the proxies, whichever node they ask.
+func TestAClusterBehindProxies(t *testing.T) {
+	set, proxies := proc.RedisClusterBehind(t, 3)
+	for _, addr := range append(set.Masters, proxies[0].Addr()) {
+		c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+		slots, err := c.ClusterSlots(t.Context()).Result()
+		if err = errors.Join(err, c.Close()); err != nil || len(slots) != len(proxies) {
+			t.Fatalf("%v, %v, want a range of slots for each of %d masters", slots, err, len(proxies))
+		}
+		for i, slot := range slots {
+			if got, want := slot.Nodes[0].Addr, proxies[i].Addr(); got != want {
+				t.Errorf("%s says that slots from %d on are at %s, want %s", addr, slot.Start, got, want)
+			}
+		}
+	}
+}

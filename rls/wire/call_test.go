@@ -159,24 +159,84 @@ func TestTheDeadlineIsTheHandlers(t *testing.T) {
 	})
 }
 
-func TestACallerThatLeavesIsNotWaitedFor(t *testing.T) {
-	h := &echo{waiting: make(chan int)}
+func TestACallThatNobodyAnswersEndsSoonAfterItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := make(held, 2)
+		ln := start(t, wire.Options{Handler: h})
+		p := connect(t, ln)
+		p.open(1, "grpc-timeout", "50m")
+		p.must(p.framer.WriteData(1, true, framed("x")))
+		p.must(p.flush())
+		began := time.Now()
+		if got := p.await(1); got.status != "4" || time.Since(began) > 500*time.Millisecond {
+			t.Errorf("after %v: %+v, want DEADLINE_EXCEEDED within half a second", time.Since(began), got)
+		}
+		give(<-h, []byte("late"), nil)
+		p.call(3, "x")
+		p.must(p.flush())
+		give(<-h, []byte("in time"), nil)
+		if got := p.await(3); got.data != string(framed("in time")) {
+			t.Errorf("the next call = %+v", got)
+		}
+		_ = p.conn.Close()
+	})
+}
+
+func TestTheAnswerForACallerThatHasLeftIsDropped(t *testing.T) {
+	h := make(held, 3)
 	ln := start(t, wire.Options{Handler: h})
 	p := connect(t, ln)
-	p.call(1, "wait")
-	p.must(p.flush())
-	<-h.waiting
+	p.call(1, "x")
 	p.must(p.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+	p.call(3, "x")
 	p.must(p.flush())
-	if n := <-h.waiting; n != -1 {
-		t.Errorf("the handler was told %d", n)
+	first, second := <-h, <-h // the reset lies between them
+	give(first, []byte("for nobody"), nil)
+	give(second, []byte("for somebody"), nil)
+	for {
+		f, err := p.next()
+		p.must(err)
+		if id := f.Header().StreamID; id == 3 {
+			break
+		} else if id != 0 {
+			t.Fatalf("%v, want nothing of the first call", f)
+		}
 	}
-	p.call(3, "wait")
+	p.call(5, "x")
 	p.must(p.flush())
-	<-h.waiting
+	to := <-h
 	_ = p.conn.Close()
-	if n := <-h.waiting; n != -1 {
-		t.Errorf("the handler was told %d", n)
+	give(to, []byte("for nobody"), nil)
+	other := connect(t, ln)
+	other.call(1, "x")
+	other.must(other.flush())
+	give(<-h, []byte("for another"), nil)
+	if got := other.await(1); got.data != string(framed("for another")) {
+		t.Errorf("a call of another connection = %+v", got)
+	}
+}
+
+func TestAnswersGivenTogetherAreFlushedOnce(t *testing.T) {
+	h := make(held, 3)
+	ln := start(t, wire.Options{Handler: h})
+	p := connect(t, ln)
+	for id := uint32(1); id <= 5; id += 2 {
+		p.call(id, "x")
+	}
+	p.must(p.flush())
+	var dirty []wire.Flusher
+	for range 3 {
+		dirty = append(dirty, (<-h).Answer([]byte("reply"), nil))
+	}
+	if dirty[0] == nil || dirty[0] != dirty[1] || dirty[1] != dirty[2] {
+		t.Fatalf("the answers are to be flushed by %v, want the same connection", dirty)
+	}
+	dirty[0].Flush()
+	dirty[0].Flush() // of nothing
+	for id := uint32(1); id <= 5; id += 2 {
+		if got := p.await(id); got.data != string(framed("reply")) {
+			t.Errorf("call %d = %+v", id, got)
+		}
 	}
 }
 

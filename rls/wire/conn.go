@@ -26,8 +26,8 @@ const (
 	tableSize     = 4096
 )
 
-// conn is one connection. Its goroutine reads, and answers what it can in place; other
-// goroutines answer what had to wait. The lock is held for a moment at a time, and never
+// conn is one connection. Its goroutine reads, and answers what it can in place; what had to
+// wait is answered by whoever ends the wait. The lock is held for a moment at a time, and never
 // while something is written, or while a handler runs.
 type conn struct {
 	srv    *Server
@@ -72,6 +72,8 @@ type conn struct {
 
 	phase   phase
 	drained uint32 // the tick of the first GOAWAY
+
+	flushing sync.WaitGroup // the goroutines that Flush has started; added to under mu
 }
 
 // connError is a mistake of the peer's that ends the connection (RFC 9113 section 5.4.1).
@@ -323,4 +325,5 @@ func (c *conn) close() {
 	}
 	c.mu.Unlock()
 	c.cancel()
+	c.flushing.Wait()
 }

@@ -86,6 +86,8 @@ func (c *conn) tend(now uint32) {
 		c.leaveLocked()
 	}
 	grace := uint32(min(c.srv.opts.MaxConnectionAgeGrace/tick, math.MaxInt32))
+	c.lateLocked(time.Now())
+	unsent := c.unsentLocked()
 	over := c.phase != staying && grace > 0 && now-c.drained > grace
 	c.mu.Unlock()
 	switch {
@@ -95,7 +97,17 @@ func (c *conn) tend(now uint32) {
 		c.cut(errGrace)
 	case due:
 		c.goAway()
-	case late:
+	case late, unsent:
 		c.srv.all.Go(func() { _ = c.out.flush() })
+	}
+}
+
+// lateLocked ends the calls that wait past their deadlines. Whoever they wait for should have
+// known better.
+func (c *conn) lateLocked(now time.Time) {
+	for _, s := range c.streams {
+		if s.waiting && !s.deadline.IsZero() && s.deadline.Before(now) {
+			c.failLocked(s, &Error{codeDeadlineExceeded, "no answer within the deadline"})
+		}
 	}
 }

@@ -19,6 +19,9 @@ import (
 func serve(t *testing.T, o wire.Options) (*wire.Server, *bufconn.Listener) {
 	t.Helper()
 	o.Method = method
+	if e, ok := o.Handler.(*echo); ok {
+		e.ended = t.Context().Done()
+	}
 	srv, ln := wire.New(o), bufconn.Listen(64<<10)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()

@@ -80,8 +80,10 @@ func FuzzServeConn(f *testing.F) {
 	})
 	f.Add(false, []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r"))
 
+	now := make(chan struct{}) // calls that wait are answered by another goroutine, at once
+	close(now)
 	srv := wire.New(wire.Options{
-		Method: method, Handler: &echo{},
+		Method: method, Handler: &echo{release: now},
 		Other: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }),
 	})
 	ln := &toldListener{bufconn.Listen(1 << 20), make(chan struct{}, 1)}

@@ -1,13 +1,11 @@
 package wire_test
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,50 +97,37 @@ func TestFloodsEndTheirConnection(t *testing.T) {
 	}
 }
 
-// Resets do not buy work: a call that was reset counts until its handler has ended.
+// Resets do not buy work: a call that was reset counts until it is answered.
 func TestResetsDoNotRaiseWhatIsWorkedOn(t *testing.T) {
 	const most = 50
-	var running, peak, refused atomic.Int64
-	h := &echo{waiting: make(chan int)}
-	ln := start(t, wire.Options{Handler: stubborn{&running, &peak, h.waiting}, MaxStreams: most})
+	h := make(held, 200)
+	ln := start(t, wire.Options{Handler: h, MaxStreams: most})
 	p := connect(t, ln)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			f, err := p.next()
-			if err != nil {
-				return
-			}
-			if r, ok := f.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeRefusedStream {
-				if refused.Add(1) == 200-most {
-					return
-				}
-			}
-		}
-	}()
 	for i := range uint32(200) {
 		p.call(2*i+1, "wait")
 		p.must(p.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
 	}
 	p.must(p.flush())
-	<-done
+	for refused := 0; refused < 200-most; {
+		f, err := p.next()
+		p.must(err)
+		if r, ok := f.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeRefusedStream {
+			refused++
+		}
+	}
+	if len(h) != most {
+		t.Errorf("%d calls at once, want %d", len(h), most)
+	}
 	for range most {
-		<-h.waiting
+		give(<-h, nil, nil)
 	}
-	if peak.Load() > most || refused.Load() != 200-most {
-		t.Errorf("%d calls at once, %d refused, want %d and %d", peak.Load(), refused.Load(), most, 200-most)
+	p.call(401, "wait")
+	p.must(p.flush())
+	give(<-h, []byte("room"), nil)
+	if got := p.await(401); got.data != string(framed("room")) {
+		t.Errorf("a call after the others ended = %+v", got)
 	}
 }
-
-// stubborn is a handler that does not look at its context.
-type stubborn struct {
-	running, peak *atomic.Int64
-	release       chan int
-}
-
-// Begin is part of wire.Handler.
-func (s stubborn) Begin(_, _ []byte) ([]byte, wire.Pending, error) { return nil, s, nil }
 
 // heap is the memory in use.
 func heap() int64 {
@@ -333,15 +318,4 @@ func TestMessagesInPartAreBounded(t *testing.T) {
 	if refused == 0 {
 		t.Error("no message in part was refused")
 	}
-}
-
-// Finish is part of wire.Pending.
-func (s stubborn) Finish(_ context.Context, dst []byte) ([]byte, error) {
-	n := s.running.Add(1)
-	for old := s.peak.Load(); n > old && !s.peak.CompareAndSwap(old, n); old = s.peak.Load() {
-		continue
-	}
-	s.release <- 1
-	s.running.Add(-1)
-	return dst, nil
 }

@@ -21,11 +21,11 @@ import (
 
 const method = "/test.Service/Echo"
 
-// echo answers each message with itself; one that begins with "wait" has to wait until
-// its context ends, or until the handler's channel is closed, and "fail" fails.
+// echo answers each message with itself; one that begins with "wait" has to wait until its
+// deadline, or until the handler's channel is closed, and "fail" fails.
 type echo struct {
 	release chan struct{}
-	waiting chan int // told +1 and -1
+	ended   <-chan struct{} // the test
 }
 
 // Begin is part of wire.Handler.
@@ -48,18 +48,37 @@ type echoRest struct {
 }
 
 // Finish is part of wire.Pending.
-func (e *echoRest) Finish(ctx context.Context, dst []byte) ([]byte, error) {
-	if e.waiting != nil {
-		e.waiting <- 1
-		defer func() { e.waiting <- -1 }()
+func (e *echoRest) Finish(deadline time.Time, to wire.Answerer) {
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		late = time.After(time.Until(deadline))
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-e.release:
-		return append(dst, e.msg...), nil
+	go func() {
+		select {
+		case <-late:
+			give(to, nil, context.DeadlineExceeded)
+		case <-e.release:
+			give(to, e.msg, nil)
+		case <-e.ended:
+		}
+	}()
+}
+
+// give gives an answer, and flushes it.
+func give(to wire.Answerer, reply []byte, err error) {
+	if f := to.Answer(reply, err); f != nil {
+		f.Flush()
 	}
 }
+
+// held is a handler whose calls wait until the test answers them.
+type held chan wire.Answerer
+
+// Begin is part of wire.Handler.
+func (h held) Begin(_, _ []byte) ([]byte, wire.Pending, error) { return nil, h, nil }
+
+// Finish is part of wire.Pending.
+func (h held) Finish(_ time.Time, to wire.Answerer) { h <- to }
 
 // start serves a handler in memory, until the test ends.
 func start(tb testing.TB, o wire.Options) *bufconn.Listener {
@@ -67,6 +86,9 @@ func start(tb testing.TB, o wire.Options) *bufconn.Listener {
 	o.Method = method
 	if o.Handler == nil {
 		o.Handler = &echo{}
+	}
+	if e, ok := o.Handler.(*echo); ok {
+		e.ended = tb.Context().Done()
 	}
 	if o.Other == nil {
 		o.Other = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such thing", http.StatusNotFound) })

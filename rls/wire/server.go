@@ -51,19 +51,14 @@ const (
 	handshakeTicks = uint32(10 * time.Second / tick) // from the accept to the first SETTINGS
 	stallTicks     = uint32(20 * time.Second / tick) // a write, or an answer that no window lets out
 	drainTicks     = uint32(2 * time.Second / tick)  // for the acknowledgement of a GOAWAY
-
-	// maxWorkers is how many goroutines stay to finish calls that had to wait.
-	maxWorkers = 64
 )
 
 // Server is an HTTP/2 server for one gRPC method that is asked very often, and for others
 // that are not. Make one with New.
 type Server struct {
-	opts    Options
-	log     *slog.Logger
-	now     atomic.Uint32 // ticks, from 1
-	work    chan job      // to workers that are idle
-	workers atomic.Int32
+	opts Options
+	log  *slog.Logger
+	now  atomic.Uint32 // ticks, from 1
 	// buffered is the number of bytes of requests that have come in part.
 	buffered atomic.Int64
 
@@ -94,7 +89,7 @@ func New(o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		opts: o, log: o.Logger, work: make(chan job), stop: make(chan struct{}),
+		opts: o, log: o.Logger, stop: make(chan struct{}),
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
 	}
 	s.now.Store(1)

@@ -8,14 +8,14 @@ import (
 // stream is one request and its answer. The connection's lock guards it, but for what is
 // set before it is known to others.
 type stream struct {
-	id uint32
+	conn *conn
+	id   uint32
 	// unary is a call of the one method; else bridge has the rest of it.
 	unary  bool
 	bridge *bridge
 
-	began   time.Time     // set where there is a timeout
-	timeout time.Duration // grpc-timeout; 0 if there is none
-	gzip    bool          // grpc-encoding
+	deadline time.Time // by grpc-timeout; zero if there is none
+	gzip     bool      // grpc-encoding
 
 	ended    bool  // the peer has sent all of it
 	declared int64 // content-length; -1 if absent
@@ -28,10 +28,10 @@ type stream struct {
 	message  []byte // what has come of the message, where it comes in parts
 	reserved int    // bytes of the server's bound on those
 
-	// waiting is set while a goroutine is to answer: the stream counts as open until it
-	// has, whatever the peer does, so that resets do not buy the peer more work.
+	// waiting is set while the answer is not known: the stream counts as open until it is,
+	// whatever the peer does, so that resets do not buy the peer more work.
 	waiting bool
-	cancel  context.CancelFunc // ends that goroutine's wait
+	cancel  context.CancelFunc // of a request that was handed over
 
 	rest []byte // what windows have kept of the answer's DATA; trailers follow
 }
@@ -46,7 +46,7 @@ func (c *conn) newStreamLocked(id uint32) *stream {
 	} else {
 		s = &stream{}
 	}
-	s.id, s.window, s.out, s.declared = id, streamWindow, c.peerWindow, -1
+	s.conn, s.id, s.window, s.out, s.declared = c, id, streamWindow, c.peerWindow, -1
 	c.streams[id] = s
 	return s
 }
@@ -67,7 +67,9 @@ func (c *conn) closeLocked(s *stream) {
 	switch {
 	case s.waiting:
 		c.zombies++
-		s.cancel()
+		if s.cancel != nil {
+			s.cancel()
+		}
 	case s.bridge == nil && len(c.free) < maxFree:
 		c.free = append(c.free, s)
 	}
@@ -83,7 +85,7 @@ func (c *conn) closeLocked(s *stream) {
 // maxFree is how many streams are kept for new calls.
 const maxFree = 64
 
-// doneLocked says that the goroutine which was to answer has ended.
+// doneLocked says that the wait for a stream's answer is over.
 func (c *conn) doneLocked(s *stream) {
 	if c.streams[s.id] == s {
 		s.waiting = false

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -36,7 +35,7 @@ func (c *conn) openUnaryLocked(s *stream) {
 			c.failLocked(s, &Error{codeDeadlineExceeded, "the deadline was over before the call"})
 			return
 		}
-		s.timeout, s.began = d, time.Now()
+		s.deadline = time.Now().Add(d)
 	}
 	c.guard.earn()
 }
@@ -183,8 +182,7 @@ func (c *conn) unframe(s *stream, framed []byte) ([]byte, error) {
 	return nil, &Error{codeInternal, "message with an unknown flag"}
 }
 
-// call answers a request that has come whole: at once, or by a goroutine if it has to
-// wait.
+// call answers a request that has come whole, or begins to wait for its answer.
 func (c *conn) call(s *stream, framed []byte) {
 	message, err := c.unframe(s, framed)
 	if err != nil {
@@ -202,37 +200,60 @@ func (c *conn) call(s *stream, framed []byte) {
 	}
 }
 
-// wait has a goroutine finish a call.
+// wait begins to wait for the answer of a call.
 func (c *conn) wait(s *stream, rest Pending) {
-	ctx, cancel := c.callContext(s)
 	c.mu.Lock()
 	if c.streams[s.id] == s {
-		s.waiting, s.cancel = true, cancel
+		s.waiting = true
 		c.srv.unreserve(s.reserved)
 		s.reserved, s.message = 0, nil
 	}
 	c.mu.Unlock()
-	c.srv.finish(job{conn: c, stream: s, rest: rest, ctx: ctx, cancel: cancel})
+	rest.Finish(s.deadline, s)
 }
 
-// answer writes the answer of a call, if its stream is still there.
+// answer writes the answer of a call that did not have to wait, if its stream is still
+// there. The goroutine that reads flushes before it waits.
 func (c *conn) answer(s *stream, reply []byte, err error) {
 	c.mu.Lock()
-	waited := s.waiting || c.streams[s.id] != s
-	if s.waiting {
-		c.doneLocked(s)
+	defer c.mu.Unlock()
+	c.answerLocked(s, reply, err)
+}
+
+func (c *conn) answerLocked(s *stream, reply []byte, err error) {
+	switch {
+	case c.streams[s.id] != s:
+	case err != nil:
+		c.failLocked(s, asError(err))
+	default:
+		c.replyLocked(s, reply)
 	}
-	if c.streams[s.id] == s {
-		if err != nil {
-			c.failLocked(s, asError(err))
-		} else {
-			c.replyLocked(s, reply)
-		}
+}
+
+// Answer implements Answerer: the wait for a call is over.
+func (s *stream) Answer(reply []byte, err error) Flusher {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doneLocked(s)
+	c.answerLocked(s, reply, err)
+	if !c.unsentLocked() {
+		return nil
 	}
-	c.mu.Unlock()
-	if waited { // else the goroutine that reads flushes before it waits
-		runtime.Gosched() // others whose wait is over write into the same flush
-		_ = c.out.flush()
+	return c
+}
+
+// unsentLocked reports whether there is something to write that nobody is about to.
+func (c *conn) unsentLocked() bool {
+	return len(c.out.buf) > 0 && !c.out.writing && c.out.err == nil
+}
+
+// Flush implements Flusher. The peer may be slow, so another goroutine writes.
+func (c *conn) Flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unsentLocked() {
+		c.flushing.Go(func() { _ = c.out.flush() })
 	}
 }
 
