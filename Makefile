@@ -37,6 +37,7 @@ bench: ## benchmarks, ten runs each, for benchstat
 	go test -run '^$$' -bench . -count 10 ./...
 
 .PHONY: long
-long: ## each fuzz target for two minutes, reloads under load for thirty seconds
+long: ## each fuzz target for two minutes, reloads under load, clients of other languages, many connections
 	FUZZTIME=2m .ci/run fuzz
+	.ci/run long endure
 	go test ./cmd/sluice -run TestReloadUnderFire -fire 30s

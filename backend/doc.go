@@ -13,7 +13,7 @@
 //	algorithm       at most in any time t       in Redis, for each key beside its name
 //	token bucket    b + n × t/p                 56 bytes
 //	leaky bucket    b + n × t/p, b small        56 bytes
-//	fixed window    n in each window of p;      24 bytes
+//	fixed window    n in each window of p;      24 bytes, 48 with leases
 //	                2n within p at an edge
 //	sliding window  about n in p                32 bytes
 //	sliding log     n in p                      about 130 bytes for each token, 30 in short logs
@@ -25,6 +25,12 @@
 // Each algorithm is a file here with a type that implements meter, and a Lua file of the
 // same name in redisstore. They are listed in Bucket.meter and in take.lua, and nowhere
 // else.
+//
+// # Leases
+//
+// Tokens of a bucket may be handed out to an instance ahead of their use (Lease), by the
+// algorithms to which it makes no difference when they are used then; Algorithm.Leases says
+// which those are, and why the others are not.
 //
 // # A changed limit
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -40,15 +41,9 @@ type Flushers struct {
 
 // Add adds one, unless it is nil or there already.
 func (f *Flushers) Add(one Flusher) {
-	if one == nil {
-		return
+	if one != nil && !slices.Contains(f.list, one) {
+		f.list = append(f.list, one)
 	}
-	for _, other := range f.list {
-		if other == one {
-			return
-		}
-	}
-	f.list = append(f.list, one)
 }
 
 // Flush flushes all of them, after which there are none.
@@ -60,15 +55,18 @@ func (f *Flushers) Flush() {
 	f.list = f.list[:0]
 }
 
-// Joined is one that flushes all of them; nil if there are none.
+// Joined is one that flushes all of them, after which there are none here; nil if there were
+// none.
 func (f *Flushers) Joined() Flusher {
-	switch len(f.list) {
+	list := f.list
+	f.list = nil
+	switch len(list) {
 	case 0:
 		return nil
 	case 1:
-		return f.list[0]
+		return list[0]
 	default:
-		return &Flushers{f.list}
+		return &Flushers{list}
 	}
 }
 

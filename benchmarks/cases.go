@@ -13,7 +13,7 @@ import (
 
 // loadCase is one kind of traffic.
 type loadCase struct {
-	name string
+	name, what string
 	// keys is how many api keys there are; zipf, over 1, is the exponent of their
 	// popularity, 0 for all alike.
 	keys int
@@ -22,25 +22,29 @@ type loadCase struct {
 	routes []string
 	rate   float64 // calls a second; 0 is as many as are answered
 	redis  bool    // the buckets are in Redis
+	envoy  bool    // the calls are an Envoy's, which has 64 clients
+	bars   []bar
 }
 
 var cases = []loadCase{
-	{name: "hot", keys: 1, routes: []string{"open"}},
-	{name: "two", keys: 1, routes: []string{"open", "open-too"}},
-	{name: "denied", keys: 1, routes: []string{"tight"}},
-	{name: "paced", keys: 1, routes: []string{"open"}, rate: 5000},
-	{name: "redis-hot", keys: 1, routes: []string{"open"}, redis: true},
-	{name: "redis-zipf", keys: 100, zipf: 1.1, routes: []string{"open"}, redis: true},
-	{name: "redis-uniform", keys: 100_000, routes: []string{"open"}, redis: true},
+	{name: "hot", what: "one hot key, buckets in the process", keys: 1, routes: []string{"open"}, bars: []bar{cpuBar(0.30)}},
+	{name: "redis-hot", what: "one hot key, buckets in Redis", keys: 1, routes: []string{"open"}, redis: true, bars: []bar{cpuBar(0.33)}},
+	{name: "two", what: "two descriptors, hot", keys: 1, routes: []string{"open", "open-too"}, bars: []bar{cpuBar(0.40)}},
+	{name: "denied", what: "one hot key, about 1 % admitted", keys: 1, routes: []string{"tight"}, bars: []bar{cpuBar(0.40)}},
+	{name: "redis-zipf", what: "100 keys by Zipf's law (1.1), buckets in Redis", keys: 100, zipf: 1.1, routes: []string{"open"}, redis: true, bars: []bar{cpuBar(0.45)}},
+	{name: "redis-uniform", what: "100,000 keys alike, buckets in Redis", keys: 100_000, routes: []string{"open"}, redis: true, bars: []bar{cpuBar(1.2), readsBar(0.2)}},
+	{name: "paced", what: "one hot key, 5,000 calls a second", keys: 1, routes: []string{"open"}, rate: 5000, bars: []bar{cpuBar(0.75), latencyBar(50), latencyBar(99), latencyBar(99.9)}},
+	{name: "envoy", what: "behind Envoy with 64 clients", keys: 1, routes: []string{"open"}, envoy: true, bars: []bar{slownessBar}},
 }
 
-// rules have a limit that nobody reaches for any key, and one that nearly all of a
-// saturating load is over.
+// rules have a limit that nobody reaches for any key, one that nearly all of a saturating
+// load is over, and one whose buckets take minutes to be full again, so that they stay.
 const rules = `domain: bench
 descriptors:
   - key: api_key
     descriptors:
       - {key: route, value: tight, rate_limit: {unit: second, requests_per_unit: 300}}
+      - {key: route, value: slow, rate_limit: {unit: day, requests_per_unit: 1000}}
       - {key: route, rate_limit: {unit: minute, requests_per_unit: 100000000}}
 `
 

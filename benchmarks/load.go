@@ -17,18 +17,20 @@ import (
 
 // result is what one run measured.
 type result struct {
-	calls      int64
-	denied     int64
-	elapsed    time.Duration
-	cpu, redis time.Duration
-	memory     int64
-	latency    *hdrhistogram.Histogram // µs, from the moment at which a call was due
+	usage
+	calls   int64
+	denied  int64
+	elapsed time.Duration
+	memory  int64
+	latency *hdrhistogram.Histogram // µs, from the moment at which a call was due
 }
 
 // cpuMicros is the CPU of a call, that of Redis included, in µs.
 func (r result) cpuMicros() float64 {
-	return float64((r.cpu + r.redis).Microseconds()) / float64(r.calls)
+	return float64((r.server + r.redis).Microseconds()) / float64(r.calls)
 }
+
+func (r result) readsPerCall() float64 { return float64(r.reads) / float64(r.calls) }
 
 // bytesCodec sends encoded messages and gives back the bytes of answers, so that the client
 // takes as little of the machine as it can.
@@ -58,39 +60,72 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // Name is part of encoding.CodecV2.
 func (bytesCodec) Name() string { return "proto" }
 
+// caller makes a call for a key, and tells whether it was denied.
+type caller func(ctx context.Context, key int) (over bool, err error)
+
+// dial makes connections to a gRPC server, and callers that share them.
+func dial(addr string, conns, callers int, requests [][]byte) (all []caller, hangUp func(), err error) {
+	var open []*grpc.ClientConn
+	hangUp = func() {
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	}
+	for range conns {
+		conn, err := grpc.NewClient("passthrough:"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
+		if err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+		open = append(open, conn)
+	}
+	for i := range callers {
+		conn := open[i%conns]
+		all = append(all, func(ctx context.Context, key int) (over bool, err error) {
+			err = conn.Invoke(ctx, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, requests[key], &over)
+			return over, err
+		})
+	}
+	return all, hangUp, nil
+}
+
 // runOne starts a variant, loads it with a case and stops it.
 func runOne(ctx context.Context, o options, c loadCase, v variant, rules string) (result, error) {
-	server, redis, err := startVariant(ctx, o, v, rules)
+	s, err := startStack(ctx, o, v, rules)
 	if err != nil {
 		return result{}, err
 	}
-	defer server.stop()
-	if redis != nil {
-		defer redis.stop()
-	}
-	requests, err := c.requests()
-	if err != nil {
-		return result{}, err
-	}
-	l := &load{opts: o, loadCase: c, requests: requests}
-	for range o.conns {
-		conn, err := grpc.NewClient("passthrough:"+server.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
+	defer s.stop()
+	l := &load{opts: o, loadCase: c}
+	var hangUp func()
+	if c.envoy {
+		if err := s.startEnvoy(ctx); err != nil {
+			return result{}, err
+		}
+		l.callers, hangUp, err = dialHTTP(ctx, s.envoy.addr, envoyClients)
+	} else {
+		requests, err := c.requests()
 		if err != nil {
 			return result{}, err
 		}
-		defer func() { _ = conn.Close() }()
-		l.conns = append(l.conns, conn)
+		l.callers, hangUp, err = dial(s.server.addr, o.conns, o.inFlight, requests)
+		if err != nil {
+			return result{}, err
+		}
 	}
-	return l.run(ctx, server, redis)
+	if err != nil {
+		return result{}, err
+	}
+	defer hangUp()
+	return l.run(ctx, s)
 }
 
 // load is one run of a case.
 type load struct {
 	loadCase
 	opts     options
-	requests [][]byte
-	conns    []*grpc.ClientConn
+	callers  []caller
 	from, to time.Time // the window in which calls count, by when they were due
 }
 
@@ -105,7 +140,7 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, time.Minute.Microseconds(), 3)
 }
 
-func (l *load) run(ctx context.Context, server, redis *process) (result, error) {
+func (l *load) run(ctx context.Context, s *stack) (result, error) {
 	start := time.Now()
 	l.from = start.Add(l.opts.warmup)
 	l.to = l.from.Add(l.opts.duration)
@@ -115,20 +150,22 @@ func (l *load) run(ctx context.Context, server, redis *process) (result, error) 
 		due = make(chan time.Time, int(l.rate)) // a second's worth: what is late is sent late
 		wg.Go(func() { l.pace(ctx, start, due) })
 	}
-	tallies := make([]tally, l.opts.inFlight)
+	tallies := make([]tally, len(l.callers))
 	for i := range tallies {
-		wg.Go(func() { tallies[i] = l.work(ctx, l.conns[i%len(l.conns)], due) })
+		wg.Go(func() { tallies[i] = l.work(ctx, l.callers[i], due) })
 	}
-	before, err := l.sample(l.from, server, redis)
+	time.Sleep(time.Until(l.from))
+	before, err := s.usage(ctx)
 	if err != nil {
 		return result{}, err
 	}
-	after, err := l.sample(l.to, server, redis)
+	time.Sleep(time.Until(l.to))
+	after, err := s.usage(ctx)
 	if err != nil {
 		return result{}, err
 	}
 	wg.Wait()
-	r := result{elapsed: l.opts.duration, latency: newHistogram(), cpu: after[0] - before[0], redis: after[1] - before[1]}
+	r := result{elapsed: l.opts.duration, latency: newHistogram(), usage: after.less(before)}
 	for _, t := range tallies {
 		if t.err != nil {
 			return result{}, t.err
@@ -140,21 +177,8 @@ func (l *load) run(ctx context.Context, server, redis *process) (result, error) 
 	if r.calls == 0 {
 		return result{}, errors.New("no call was answered")
 	}
-	r.memory, err = server.resident()
+	r.memory, err = s.server.resident()
 	return r, err
-}
-
-// sample waits for a moment and reads the CPU times of server and Redis.
-func (*load) sample(at time.Time, server, redis *process) (cpu [2]time.Duration, err error) {
-	time.Sleep(time.Until(at))
-	for i, p := range []*process{server, redis} {
-		if p != nil {
-			if cpu[i], err = p.cpu(); err != nil {
-				return cpu, err
-			}
-		}
-	}
-	return cpu, nil
 }
 
 // pace says when calls are due, as soon as they are.
@@ -174,7 +198,7 @@ func (l *load) pace(ctx context.Context, start time.Time, due chan<- time.Time) 
 }
 
 // work makes calls one after the other until the window closes.
-func (l *load) work(ctx context.Context, conn *grpc.ClientConn, due <-chan time.Time) tally {
+func (l *load) work(ctx context.Context, call caller, due <-chan time.Time) tally {
 	t := tally{latency: newHistogram()}
 	key := l.picker()
 	for {
@@ -187,8 +211,7 @@ func (l *load) work(ctx context.Context, conn *grpc.ClientConn, due <-chan time.
 		} else if !at.Before(l.to) {
 			return t
 		}
-		var over bool
-		err := conn.Invoke(ctx, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, l.requests[key()], &over)
+		over, err := call(ctx, key())
 		if err != nil {
 			t.err = fmt.Errorf("calling: %w", err)
 			return t

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -59,7 +60,7 @@ func start(ctx context.Context, addr string, env []string, name string, args ...
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			return p, conn.Close()
 		}
@@ -119,55 +120,35 @@ func (p *process) resident() (int64, error) {
 	return 0, errors.New("reading the memory of a process: no VmHWM in its status")
 }
 
-// freeAddr is a local address that is free just now.
+// freeAddr is a local address that is free just now, with a port below those that the
+// system gives to outgoing connections, any of which could take it before the server does.
 func freeAddr(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	var err error
+	for range 100 {
+		var ln net.Listener
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(20_000+rand.IntN(12_000)))
+		if ln, err = lc.Listen(ctx, "tcp", addr); err == nil {
+			return addr, ln.Close()
+		}
+	}
+	return "", err
+}
+
+// port is the port of a host:port.
+func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
+
+// find is the path of a program that scripts/tools.sh has fetched, if PATH has none.
+func find(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	path, err := filepath.Abs(filepath.Join("..", ".cache", "bin", program))
 	if err != nil {
 		return "", err
 	}
-	return ln.Addr().String(), ln.Close()
-}
-
-// startVariant runs a variant, and Redis for those that keep their buckets there (else nil).
-func startVariant(ctx context.Context, o options, v variant, rules string) (server, redis *process, err error) {
-	addr, err := freeAddr(ctx)
-	if err != nil {
-		return nil, nil, err
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is missing: scripts/tools.sh fetches it", program)
 	}
-	if v.echo() {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, nil, err
-		}
-		server, err = start(ctx, addr, nil, self, "-echo", addr)
-		return server, nil, err
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	env := []string{"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + port, "PORT=0", "DEBUG_PORT=0", "GRPC_ENGINE=" + v.engine, "LOG_LEVEL=error"}
-	if v.redis {
-		if redis, err = startRedis(ctx); err != nil {
-			return nil, nil, err
-		}
-		env = append(env, "REDIS_URL="+redis.addr)
-	}
-	if server, err = start(ctx, addr, env, o.binary, "serve", "-rules", rules); err != nil && redis != nil {
-		redis.stop()
-	}
-	return server, redis, err
-}
-
-func startRedis(ctx context.Context) (*process, error) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		if program, err = filepath.Abs("../.cache/bin/redis-server"); err != nil {
-			return nil, err
-		}
-	}
-	addr, err := freeAddr(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	return start(ctx, addr, nil, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	return path, nil
 }

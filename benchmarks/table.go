@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -27,35 +28,63 @@ func (t *table) add(name string, r result) {
 
 // print writes a row for each variant: medians over the rounds.
 func (t *table) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "\n%s\n", t.name)
+	_, _ = fmt.Fprintf(w, "\n%s: %s\n", t.name, t.what)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(tw, "variant\tµs CPU/call\tmin–max\t× echo\tof it Redis\tcalls/s\tdenied\tp50 µs\tp99 µs\tp99.9 µs\tMiB\t")
+	heads := []string{"variant", "µs CPU/call", "min–max", "× echo", "calls/s", "denied"}
+	if t.redis {
+		heads = append(heads, "of it Redis", "reads/call")
+	}
+	if t.envoy {
+		heads = append(heads, "share of CPU", "calls/s × echo")
+	}
+	if t.rate > 0 || t.envoy { // latency of a loop that waits for itself says little
+		heads = append(heads, "p50 µs", "p99 µs", "p99.9 µs")
+	}
+	_, _ = fmt.Fprintln(tw, strings.Join(append(heads, "MiB", ""), "\t"))
 	for _, name := range t.names {
-		rs := t.results[name]
-		of := func(f func(i int) float64) (median, least, most float64) {
-			values := make([]float64, len(rs))
-			for i := range rs {
-				values[i] = f(i)
-			}
-			slices.Sort(values)
-			return values[len(values)/2], values[0], values[len(values)-1]
-		}
-		cpu, least, most := of(func(i int) float64 { return rs[i].cpuMicros() })
-		ratio, _, _ := of(func(i int) float64 { return rs[i].cpuMicros() / t.results["echo"][i].cpuMicros() })
-		redis, _, _ := of(func(i int) float64 { return float64(rs[i].redis.Microseconds()) / float64(rs[i].calls) })
-		rps, _, _ := of(func(i int) float64 { return float64(rs[i].calls) / rs[i].elapsed.Seconds() })
-		denied, _, _ := of(func(i int) float64 { return 100 * float64(rs[i].denied) / float64(rs[i].calls) })
-		memory, _, _ := of(func(i int) float64 { return float64(rs[i].memory) / (1 << 20) })
-		_, _ = fmt.Fprintf(tw, "%s\t%.1f\t%.1f–%.1f\t%.2f\t%.1f\t%.0f\t%.0f %%\t", name, cpu, least, most, ratio, redis, rps, denied)
-		for _, q := range []float64{50, 99, 99.9} {
-			if t.rate == 0 { // latency of a loop that waits for itself says nothing
-				_, _ = fmt.Fprint(tw, "–\t")
-				continue
-			}
-			v, _, _ := of(func(i int) float64 { return float64(rs[i].latency.ValueAtQuantile(q)) })
-			_, _ = fmt.Fprintf(tw, "%.0f\t", v)
-		}
-		_, _ = fmt.Fprintf(tw, "%.0f\t\n", memory)
+		_, _ = fmt.Fprintln(tw, strings.Join(append(t.row(name), ""), "\t"))
 	}
 	_ = tw.Flush()
+}
+
+// row is what a variant has in the columns.
+func (t *table) row(name string) []string {
+	rs := t.results[name]
+	of := func(f func(r, echo result) float64) (least, middle, most float64) {
+		values := make([]float64, len(rs))
+		for i, r := range rs {
+			values[i] = f(r, t.results["echo"][i])
+		}
+		middle = median(values)
+		return values[0], middle, values[len(values)-1]
+	}
+	cell := func(format string, f func(r, echo result) float64) string {
+		_, middle, _ := of(f)
+		return fmt.Sprintf(format, middle)
+	}
+	least, _, most := of(func(r, _ result) float64 { return r.cpuMicros() })
+	row := []string{
+		name,
+		cell("%.1f", func(r, _ result) float64 { return r.cpuMicros() }),
+		fmt.Sprintf("%.1f–%.1f", least, most),
+		cell("%.2f", cpuBar(0).value),
+		cell("%.0f", func(r, _ result) float64 { return float64(r.calls) / r.elapsed.Seconds() }),
+		cell("%.0f %%", func(r, _ result) float64 { return 100 * float64(r.denied) / float64(r.calls) }),
+	}
+	if t.redis {
+		row = append(row,
+			cell("%.1f", func(r, _ result) float64 { return float64(r.redis.Microseconds()) / float64(r.calls) }),
+			cell("%.4f", func(r, _ result) float64 { return r.readsPerCall() }))
+	}
+	if t.envoy {
+		row = append(row,
+			cell("%.0f %%", func(r, _ result) float64 { return 100 * float64(r.server) / float64(r.server+r.envoy) }),
+			cell("%.2f", func(r, echo result) float64 { return float64(r.calls) / float64(echo.calls) }))
+	}
+	if t.rate > 0 || t.envoy {
+		for _, q := range []float64{50, 99, 99.9} {
+			row = append(row, cell("%.0f", func(r, _ result) float64 { return float64(r.latency.ValueAtQuantile(q)) }))
+		}
+	}
+	return append(row, cell("%.0f", func(r, _ result) float64 { return float64(r.memory) / (1 << 20) }))
 }

@@ -95,7 +95,7 @@ func TestTable(t *testing.T) {
 	for _, name := range idle {
 		once(name)
 	}
-	if !slices.Contains(idle, "GRPC_SERVER_USE_TLS") {
+	if !slices.Contains(idle, "GRPC_SERVER_TLS_CA_CERT") {
 		t.Error("the idle names are not split into words")
 	}
 }

@@ -5,8 +5,7 @@ import "strings"
 // idle are the variables of envoyproxy/ratelimit, and of those who deploy it, that do
 // nothing here yet: setting one is no mistake, but the user is told.
 var idle = strings.Fields(`
-	GRPC_SERVER_USE_TLS GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY GRPC_SERVER_TLS_CA_CERT
-	GRPC_CLIENT_TLS_CACERT GRPC_CLIENT_TLS_SAN
+	GRPC_SERVER_TLS_CA_CERT
 
 	FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED
 	CONFIG_GRPC_XDS_NODE_ID CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_URL

@@ -34,8 +34,10 @@ func Parse(args []string, lookup func(string) (string, bool)) (Settings, []strin
 	p.resolveRedis()
 	p.resolvePerSecond()
 	p.s.FailFast = p.start == "fail-fast"
+	p.resolveServerTLS()
 	p.resolvePrometheus()
 	p.resolveHeaders()
+	p.resolveShutdown()
 	p.resolveRules()
 	if err := errors.Join(p.errs...); err != nil {
 		return Settings{}, nil, err
@@ -48,6 +50,7 @@ type parser struct {
 	s             Settings
 	redis, second redisTexts
 	perSecond     bool
+	serverTLS     bool
 	usePrometheus bool
 	backend       string
 	start         string
@@ -219,6 +222,18 @@ func (p *parser) resolveHeaders() {
 				p.fail(n.env, "%q is the header of %s too", n.header, m.env)
 			}
 		}
+	}
+}
+
+// resolveShutdown refuses a delay that leaves the calls in flight no time.
+func (p *parser) resolveShutdown() {
+	const delay, timeout, why = "DRAIN_DELAY", "SHUTDOWN_TIMEOUT", "the calls in flight have the difference"
+	switch d, most := p.s.DrainDelay, p.s.ShutdownTimeout; {
+	case d < most:
+	case p.has(delay):
+		p.fail(delay, "%v is not below %s, %v: %s", d, timeout, most, why)
+	default:
+		p.fail(timeout, "%v is not above %s, %v: %s", most, delay, d, why)
 	}
 }
 

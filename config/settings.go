@@ -42,6 +42,8 @@ type Settings struct {
 	GRPCUDS string
 	// GRPCEngine is what serves it: grpc-go or lean.
 	GRPCEngine string
+	// GRPCTLS is TLS at that address.
+	GRPCTLS ServerTLS
 	// GRPCMaxConnectionAge is the age at which a gRPC connection is told to go away,
 	// and GRPCMaxConnectionAgeGrace how long its calls may still take. 0: never.
 	GRPCMaxConnectionAge, GRPCMaxConnectionAgeGrace time.Duration

@@ -49,13 +49,13 @@ func TestDefaults(t *testing.T) {
 		Host:       "0.0.0.0", Port: 8080,
 		GRPCHost: "0.0.0.0", GRPCPort: 8081,
 		DebugHost: "127.0.0.1", DebugPort: 6070,
-		GRPCEngine: "grpc-go", GRPCMaxConnectionAge: 24 * time.Hour, GRPCMaxConnectionAgeGrace: time.Hour,
+		GRPCEngine: "lean", GRPCMaxConnectionAge: 24 * time.Hour, GRPCMaxConnectionAgeGrace: time.Hour,
 		DrainDelay: 2 * time.Second, ShutdownTimeout: 8 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: "text",
 		Redis:       config.Redis{Type: config.Single, PoolSize: 10, DialTimeout: 10 * time.Second, Budget: 5 * time.Millisecond, MaxInFlight: 1000},
-		OnFailure:   "allow",
+		OnFailure:   "local",
 		FailureMode: "rule", StartTimeout: 30 * time.Second,
-		PrefetchFraction: 0.15, PrefetchScarcity: 0.05,
+		Prefetch: true, PrefetchFraction: 0.15, PrefetchScarcity: 0.05,
 		NearLimitRatio: 0.8, DefaultAlgorithm: "token_bucket",
 		LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
 	}
@@ -177,6 +177,10 @@ func TestMistakes(t *testing.T) {
 	f(`DRAIN_DELAY: "5" has no unit: write 5s or 5ms`, nil, "DRAIN_DELAY=5")
 	f(`DRAIN_DELAY: "1d" is not a duration of at least 0s, such as 5ms, 10s or 24h`, nil, "DRAIN_DELAY=1d")
 	f(`DRAIN_DELAY: "-1s" is below 0s`, nil, "DRAIN_DELAY=-1s")
+	f(`DRAIN_DELAY: 8s is not below SHUTDOWN_TIMEOUT, 8s: the calls in flight have the difference`, nil, "DRAIN_DELAY=8s")
+	f(`-drain-delay: 3s is not below SHUTDOWN_TIMEOUT, 1s: the calls in flight have the difference`,
+		[]string{"-drain-delay=3s"}, "SHUTDOWN_TIMEOUT=1s")
+	f(`-shutdown-timeout: 1s is not above DRAIN_DELAY, 2s: the calls in flight have the difference`, []string{"-shutdown-timeout=1s"})
 	f(`REDIS_BUDGET: "0" is below 100µs`, nil, "REDIS_BUDGET=0")
 	f(`NEAR_LIMIT_RATIO: "NaN" is not a number from 0 to 1`, nil, "NEAR_LIMIT_RATIO=NaN")
 	f(`NEAR_LIMIT_RATIO: "80" is not a number from 0 to 1`, nil, "NEAR_LIMIT_RATIO=80")

@@ -59,6 +59,7 @@ func (p *parser) table() []group {
 	return []group{
 		{"Rules", p.ruleRows()},
 		{"Listeners", p.listenerRows()},
+		{"TLS on the gRPC port", p.serverTLSRows()},
 		{"Logs and metrics", p.watchingRows()},
 		{"Answers", p.answerRows()},
 		{"Buckets", p.bucketRows()},
@@ -116,10 +117,10 @@ func (p *parser) listenerRows() []row {
 		{env: "GRPC_UDS", value: text(&s.GRPCUDS), help: "Path of a unix socket for the rate limit service, in place of GRPC_HOST and GRPC_PORT"},
 		{env: "DEBUG_HOST", def: "127.0.0.1", value: host(&s.DebugHost), help: "Address of the debug pages, which have no password: this machine only, unless told otherwise"},
 		{env: "DEBUG_PORT", def: "6070", value: port(&s.DebugPort), help: "Port of the debug pages"},
-		{env: "GRPC_ENGINE", def: "grpc-go", value: choice(&s.GRPCEngine, "grpc-go", "lean"), help: "What serves the rate limit service: grpc-go, or an HTTP/2 server of our own that spends a fraction of its time on a call"},
+		{env: "GRPC_ENGINE", def: "lean", value: choice(&s.GRPCEngine, "grpc-go", "lean"), help: "What serves the rate limit service: grpc-go, or an HTTP/2 server of our own that spends a fraction of its time on a call"},
 		{env: "GRPC_MAX_CONNECTION_AGE", def: "24h", value: duration(&s.GRPCMaxConnectionAge, 0), help: "Age at which a connection is told to go away, so that clients spread over new instances; 0 is never"},
 		{env: "GRPC_MAX_CONNECTION_AGE_GRACE", def: "1h", value: duration(&s.GRPCMaxConnectionAgeGrace, 0), help: "Time that calls on such a connection may still take; 0 is no bound"},
-		{env: "DRAIN_DELAY", def: "2s", value: duration(&s.DrainDelay, 0), help: "Time from SIGTERM, when health turns to not serving, until listeners close. Less than SHUTDOWN_TIMEOUT"},
+		{env: "DRAIN_DELAY", def: "2s", value: duration(&s.DrainDelay, 0), help: "Time from SIGTERM, when health turns to not serving, until listeners close. Less than SHUTDOWN_TIMEOUT, or the process does not start"},
 		{env: "SHUTDOWN_TIMEOUT", def: "8s", value: duration(&s.ShutdownTimeout, 0), help: "Most time from SIGTERM to the end, DRAIN_DELAY included; the calls in flight have the rest"},
 	}
 }
@@ -159,7 +160,7 @@ func (p *parser) bucketRows() []row {
 			help:  "Algorithm of rules that name none",
 		},
 		{
-			env: "PREFETCH", def: "off", value: switched(&s.Prefetch, "auto", "off"),
+			env: "PREFETCH", def: "auto", value: switched(&s.Prefetch, "auto", "off"),
 			help: "With Redis: auto decides calls on hot keys from tokens that are fetched ahead, for rules that do not say prefetch: off; off asks Redis each time",
 		},
 		{
@@ -168,10 +169,10 @@ func (p *parser) bucketRows() []row {
 		},
 		{
 			env: "PREFETCH_SCARCITY", def: "0.05", value: between(&s.PrefetchScarcity, 0.02, 0.1),
-			help: "Part of the time to full, at most 100 ms, for which an instance stays away from an empty bucket: more means fewer calls to Redis above the limit",
+			help: "Part of the time to full, at most 100 ms, for which an instance stays away from an empty bucket, or of a window, at most a second: more means fewer calls to Redis above the limit",
 		},
 		{
-			env: "ON_FAILURE", def: "allow", value: choice(&s.OnFailure, "local", "allow", "deny"),
+			env: "ON_FAILURE", def: "local", value: choice(&s.OnFailure, "local", "allow", "deny"),
 			help: "What rules that do not say it do while Redis is away",
 		},
 		{

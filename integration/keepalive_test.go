@@ -11,7 +11,17 @@ import (
 // stock grpc-go allows: it would close the connection after the fourth or fifth.
 func TestKeepalive(t *testing.T) {
 	t.Parallel()
-	e, _ := startExample(t, 1, exampleRules, nil)
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			e, _ := startExample(t, 1, exampleRules, settings{"GRPC_ENGINE": engine})
+			testKeepalive(t, e)
+		})
+	}
+}
+
+func testKeepalive(t *testing.T, e *edge) {
+	t.Helper()
 	c := newClient(t)
 	if a := c.send("GET", e.url("/"), "x-api-key", "idle"); a.status != http.StatusOK {
 		t.Fatalf("status = %d, want 200", a.status)

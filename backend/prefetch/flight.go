@@ -66,7 +66,13 @@ func (s *Store) ask(e *entry, cooling bool) {
 	}
 	e.mu.Unlock()
 	a.sent = s.now()
-	s.store.Start(time.Now().Add(patience), a.takes[:], a.dst[:], a)
+	deadline := time.Now().Add(patience)
+	for _, w := range a.group {
+		if !w.deadline.IsZero() && w.deadline.Before(deadline) {
+			deadline = w.deadline
+		}
+	}
+	s.store.Start(deadline, a.takes[:], a.dst[:], a)
 }
 
 // abandon sends those who wait for an ask to the store, since no ask begins any more.
@@ -76,6 +82,7 @@ func (s *Store) abandon(e *entry) {
 	e.waiters = nil
 	e.busy.Store(false)
 	e.mu.Unlock()
+	s.waiting.Add(-int64(len(left)))
 	for _, w := range left {
 		s.pass(w.request)
 	}
@@ -104,6 +111,7 @@ type landing struct {
 
 // goOn goes on with the calls that waited.
 func (s *Store) goOn(l *landing) backend.Flusher {
+	s.waiting.Add(-int64(len(l.ended) + len(l.alone)))
 	var dirty backend.Flushers
 	for _, w := range l.ended {
 		dirty.Add(w.then.Done(w.give()))
@@ -155,7 +163,6 @@ func (s *Store) beginLocked(e *entry, a *ask, live bool) {
 		l.Back = uint64(back)
 	}
 	l.Back += uint64(e.owed)
-	s.returned.Add(l.Back)
 	e.owed = 0
 	l.Counted, l.Generation, l.Demand = e.counted, e.generation, e.demand
 	l.Fraction, l.Scarce = s.options.Fraction, z.scarce
@@ -271,7 +278,7 @@ func (s *Store) paceLocked(e *entry, a *ask, d *backend.Decision, now int64) {
 	}
 	e.scarce = min(e.scarce+1, 20)
 	wait := float64(d.Charged+l.Granted) * z.token / l.Share
-	wait = max(wait, min(least, float64(int64(leastPause)<<e.scarce)))
+	wait = min(max(wait, least), float64(int64(leastPause)<<e.scarce))
 	wait = min(wait, z.pause) * (0.9 + 0.2*rand.Float64())
 	if poor {
 		wait = max(wait, float64(d.Wait))

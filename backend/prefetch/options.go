@@ -48,6 +48,12 @@ type Options struct {
 	// MaxEntries bounds the keys that are known at once; 200,000 if 0. An entry takes about
 	// 300 bytes and its key. Calls on others go to the store as they are.
 	MaxEntries int
+	// Budget is the longest that a call waits here, for one ask and maybe another: the store
+	// has to decide it by then. 0: as long as the store takes.
+	Budget time.Duration
+	// MaxWaiting bounds the calls that wait here; 10,000 if 0. Calls beyond it go to the
+	// store as they are.
+	MaxWaiting int
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +65,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxEntries <= 0 {
 		o.MaxEntries = 200_000
+	}
+	if o.MaxWaiting <= 0 {
+		o.MaxWaiting = 10_000
 	}
 	return o
 }

@@ -24,6 +24,8 @@ type Store struct {
 	// sizes has a *size for each backend.Limit, as long as there are few.
 	sizes   sync.Map
 	sizings atomic.Int64
+	// waiting is the number of calls that wait for an ask.
+	waiting atomic.Int64
 	// trip is the usual time of a round trip, in nanoseconds.
 	trip atomic.Int64
 
@@ -188,20 +190,18 @@ func (s *Store) wait(e *entry, r request) {
 	e.mu.Lock()
 	z := s.fitLocked(e, &t.Limit)
 	e.asked += int64(min(t.Hits, backend.MaxHits))
-	if e.dropped || s.flights.ended.Load() || (!e.busy.Load() && s.coldLocked(e, z)) {
+	full := s.waiting.Load() >= int64(s.options.MaxWaiting)
+	if e.dropped || full || s.flights.ended.Load() || (!e.busy.Load() && s.coldLocked(e, z)) {
 		e.mu.Unlock()
 		s.alone(e, r)
 		return
 	}
-	w := &waiter{request: r}
-	switch s.decideLocked(e, z, w) { // what came meanwhile
-	case within:
+	w := &waiter{request: s.inTime(r)}
+	if v := s.decideLocked(e, z, w); v != unknown { // what came meanwhile
 		e.mu.Unlock()
-		w.end()
-		return
-	case over:
-		e.mu.Unlock()
-		s.wake(e)
+		if v == over {
+			s.wake(e)
+		}
 		w.end()
 		return
 	}
@@ -209,9 +209,22 @@ func (s *Store) wait(e *entry, r request) {
 	mine := e.busy.CompareAndSwap(false, true)
 	e.mu.Unlock()
 	s.waits.Add(1)
+	s.waiting.Add(1)
 	if mine {
 		s.fly(e, false)
 	}
+}
+
+// inTime gives a request the deadline of the budget: it may wait for the end of one ask, and
+// then for another one.
+func (s *Store) inTime(r request) request {
+	if s.options.Budget <= 0 {
+		return r
+	}
+	if end := time.Now().Add(s.options.Budget); r.deadline.IsZero() || end.Before(r.deadline) {
+		r.deadline = end
+	}
+	return r
 }
 
 // coldLocked reports whether the store should decide a take by itself: there is no lease,

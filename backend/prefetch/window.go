@@ -38,8 +38,12 @@ func (s *Store) windowLocked(e *entry, a *ask, d *backend.Decision) {
 	z, is := a.size, a.size.windowOf(a.lease.Generation)
 	if is != z.windowOf(e.generation) {
 		s.voidLocked(e)
-	} else if d.OK {
-		e.share = a.lease.Share
+		s.expired.Add(a.lease.Back)
+	} else {
+		s.returned.Add(a.lease.Back)
+		if d.OK { // else those who are denied ask so seldom that it says nothing
+			e.share = a.lease.Share
+		}
 	}
 	e.window.Store(is)
 	e.over = a.sent + int64(lasts(d))

@@ -79,7 +79,7 @@ func TestMetricsPageIsTheRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shared.close()
-	d.MustRegister(buildInfo())
+	d.MustRegister(buildInfo(), &keyring{})
 	book := newRulebook(settings, log, d)
 	service := rls.New(shared, book.rules, serviceOptions(settings, log, d))
 	d.MustRegister(newSwitchboard(settings, log, new(slog.LevelVar), service, shared))

@@ -18,7 +18,8 @@ type health struct {
 	draining bool
 	rules    error  // files are there and no domain is in force
 	broken   string // the domains whose files have mistakes
-	store    func() error
+	// store is the store's part of /readyz; nil: it has none.
+	store func() admin.Part
 	// depends says why the store makes the process unhealthy; nil: it never does.
 	depends func() error
 }
@@ -94,7 +95,7 @@ func (h *health) parts() []admin.Part {
 	}
 	parts := []admin.Part{rules}
 	if h.store != nil {
-		parts = append(parts, part("redis", h.store()))
+		parts = append(parts, h.store())
 	}
 	if draining {
 		parts = append(parts, part("process", errDraining))

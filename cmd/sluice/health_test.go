@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-rls/sluice/admin"
 )
 
 // REDIS_HEALTH_CHECK_ACTIVE_CONNECTION: what Redis does is told within a moment.
@@ -33,7 +35,7 @@ func TestHealthFollowsTheStore(t *testing.T) {
 
 func TestHealthDoesNotAskTheStoreByDefault(t *testing.T) {
 	serving := false
-	h := &health{tell: func(s bool) { serving = s }, store: func() error { return errNoContact }}
+	h := &health{tell: func(s bool) { serving = s }, store: func() admin.Part { return part("redis", errNoContact) }}
 	h.setRules(nil, "")
 	if err := h.watch(t.Context()); err != nil || h.err() != nil || !serving {
 		t.Errorf("watch: %v, error %v, serving %v, want a healthy process", err, h.err(), serving)

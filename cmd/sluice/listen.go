@@ -150,7 +150,10 @@ func (l *listeners) close() {
 // log for machines it is one record.
 func (p *process) greet(ctx context.Context, w io.Writer) {
 	if p.settings.LogFormat == "json" {
-		attrs := []slog.Attr{slog.String("version", versionText()), slog.String("buckets", p.store.place), slog.String("grpc", p.ears.grpc.Addr().String())}
+		attrs := []slog.Attr{
+			slog.String("version", versionText()), slog.String("buckets", p.store.place),
+			slog.String("grpc", p.ears.grpc.Addr().String()), slog.String("grpc_tls", p.tlsMode()),
+		}
 		for _, page := range p.ears.pages {
 			attrs = append(attrs, slog.String(page.name, page.listener.Addr().String()))
 		}
@@ -169,7 +172,22 @@ func (p *process) greet(ctx context.Context, w io.Writer) {
 		_, _ = fmt.Fprintf(w, ", %s %s", page.name, page.listener.Addr())
 	}
 	_, _ = fmt.Fprintln(w)
-	if _, examples := p.settings.RulesPath(); examples {
+	secure := p.tlsMode()
+	if secure != "off" {
+		_, _ = fmt.Fprintf(w, "  TLS on gRPC: %s\n", secure)
+	}
+	if _, examples := p.settings.RulesPath(); examples && secure == "off" {
 		_, _ = fmt.Fprintln(w, `  try: go run ./cmd/sluice try -domain edge api_key=shop-a "route=POST /orders"`)
 	}
+}
+
+// tlsMode names what TLS there is on the gRPC port.
+func (p *process) tlsMode() string {
+	switch t := p.settings.GRPCTLS; {
+	case !t.On():
+		return "off"
+	case t.ClientCA == "":
+		return "server certificate"
+	}
+	return "certificates of both sides"
 }

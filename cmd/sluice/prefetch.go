@@ -19,7 +19,11 @@ var _ rls.Immediate = (*prefetch.Store)(nil)
 
 // prefetched puts prefetching before a store, so that hot keys are decided without it.
 func prefetched(o *store, s config.Settings, reg prometheus.Registerer) {
-	ahead := prefetch.New(o.Store, prefetch.Options{Fraction: s.PrefetchFraction, Scarcity: s.PrefetchScarcity})
+	ahead := prefetch.New(o.Store, prefetch.Options{
+		Fraction: s.PrefetchFraction,
+		Scarcity: s.PrefetchScarcity,
+		Budget:   s.Redis.Budget + time.Millisecond, // the store keeps that for the answer
+	})
 	reg.MustRegister(ahead)
 	run := o.run
 	o.Store, o.leases = ahead, ahead

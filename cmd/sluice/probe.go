@@ -12,7 +12,8 @@ import (
 )
 
 // probe asks a running service for its health: what a container without a shell and curl
-// has for a health check. It exits with 0 if the service says that it is well.
+// has for a health check. It asks over HTTP, which has no TLS whatever the gRPC port has. It
+// exits with 0 if the service says that it is well.
 func probe(ctx context.Context, args []string, e env) int {
 	f := flag.NewFlagSet("probe", flag.ContinueOnError)
 	f.SetOutput(e.stderr)

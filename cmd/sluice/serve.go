@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -59,13 +57,17 @@ type process struct {
 	health   *health
 	grpc     *rls.Server
 	ears     *listeners
+	overdue  chan struct{} // closed when the time to shut down is over
 }
 
 // newProcess puts the process together and listens; nothing is answered before run.
 func newProcess(s config.Settings, log *slog.Logger, level *slog.LevelVar) (*process, error) {
-	p := &process{settings: s, log: log, registry: prometheus.NewRegistry()}
+	p := &process{settings: s, log: log, registry: prometheus.NewRegistry(), overdue: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	var err error
+	secure, err := serverTLS(s.GRPCTLS, log, p.registry)
+	if err != nil {
+		return nil, err
+	}
 	if p.store, err = openStore(s, log, p.registry, roomForBuckets(limitMemory(os.DirFS("/"), log))); err != nil {
 		return nil, err
 	}
@@ -76,6 +78,7 @@ func newProcess(s config.Settings, log *slog.Logger, level *slog.LevelVar) (*pro
 	p.grpc = rls.NewServer(service, rls.ServerOptions{
 		MaxConnectionAge:      s.GRPCMaxConnectionAge,
 		MaxConnectionAgeGrace: s.GRPCMaxConnectionAgeGrace,
+		TLS:                   secure,
 		Lean:                  s.GRPCEngine == "lean",
 	})
 	p.health = &health{tell: p.grpc.SetServing, store: p.store.ready, depends: p.store.healthy}
@@ -161,69 +164,30 @@ func (p *process) run(ctx context.Context, e env) error {
 	}
 	group.Go(func() error {
 		defer cancel()
-		p.await(ctx, signals, reload)
-		p.shutdown(context.WithoutCancel(ctx), signals)
+		delay := p.settings.DrainDelay
+		if !p.await(ctx, signals, reload) { // a failure: whom would it help to wait?
+			delay = 0
+		}
+		p.shutdown(context.WithoutCancel(ctx), signals, delay)
 		return nil
 	})
-	err := group.Wait()
-	p.store.close()
+	ended := make(chan error, 1)
+	go func() {
+		err := group.Wait()
+		p.store.close()
+		ended <- err
+	}()
+	var err error
+	how := "stopped"
+	select {
+	case err = <-ended:
+	case <-p.overdue: // what is left ends with the process
+		err = context.Cause(ctx)
+		how = "stopped before all was closed: the time for it is over"
+	}
 	if err == nil || errors.Is(err, context.Canceled) {
-		p.log.Info("stopped")
+		p.log.Info(how) //nolint:sloglint // one of the two above
 		return nil
 	}
 	return err
-}
-
-// await returns when it is time to stop, passing on the wishes to reload until then.
-func (p *process) await(ctx context.Context, signals <-chan os.Signal, reload chan<- struct{}) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case sig := <-signals:
-			if sig != syscall.SIGHUP {
-				p.log.Info("shutting down", slog.String("signal", sig.String()))
-				return
-			}
-			select {
-			case reload <- struct{}{}:
-			default: // one is waiting already
-			}
-		}
-	}
-}
-
-// shutdown ends the serving in the order that loses no call: health tells Envoy to stay
-// away, then Envoy has DRAIN_DELAY to notice, then connections are told to go and calls
-// in flight finish. SHUTDOWN_TIMEOUT from its beginning everything is cut; a second
-// signal cuts at once.
-func (p *process) shutdown(ctx context.Context, signals <-chan os.Signal) {
-	// An eighth of the time, a second at most, is for the store: it ends what it has sent.
-	whole := p.settings.ShutdownTimeout
-	ctx, cancel := context.WithTimeout(ctx, whole-min(whole/8, time.Second))
-	defer cancel()
-	p.health.drain()
-	delay := time.NewTimer(p.settings.DrainDelay)
-	defer delay.Stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-delay.C:
-		case <-ctx.Done():
-		}
-		p.grpc.Shutdown(ctx)
-		p.ears.shutdown(ctx)
-	}()
-	for {
-		select {
-		case <-done:
-			return
-		case sig := <-signals:
-			if sig != syscall.SIGHUP {
-				p.log.Warn("cutting the calls in flight", slog.String("signal", sig.String()))
-				cancel()
-			}
-		}
-	}
 }

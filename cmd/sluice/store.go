@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-rls/sluice/admin"
 	"github.com/sluice-rls/sluice/backend"
 	"github.com/sluice-rls/sluice/backend/failover"
 	"github.com/sluice-rls/sluice/backend/memstore"
@@ -18,9 +19,8 @@ import (
 type store struct {
 	backend.Store
 	place string // for people
-	// ready says why calls are not decided by the store yet; nil where there is nothing to
-	// wait for.
-	ready func() error
+	// ready is the store's part of /readyz; nil where there is nothing to wait for.
+	ready func() admin.Part
 	// healthy says why the process should get no calls at all, if the store has a say in
 	// that; else nil.
 	healthy func() error

@@ -49,6 +49,7 @@ type lever struct {
 // by a file, whose word is kept over a restart. The latest change counts.
 type switchboard struct {
 	log    *slog.Logger
+	level  *slog.LevelVar // of log
 	levers map[string]lever
 
 	mu sync.Mutex // guards the rest
@@ -58,7 +59,7 @@ type switchboard struct {
 }
 
 func newSwitchboard(s config.Settings, log *slog.Logger, level *slog.LevelVar, service *rls.Service, shared *store) *switchboard {
-	b := &switchboard{log: log, levers: map[string]lever{
+	b := &switchboard{log: log, level: level, levers: map[string]lever{
 		"mode": {"enforce", slices.Sorted(maps.Keys(modes)), func(to string) { service.SetSwitch(modes[to]) }},
 		"on_failure": {s.OnFailure, slices.Sorted(maps.Keys(onFailures)), func(to string) {
 			for _, f := range shared.fallbacks {
@@ -113,8 +114,8 @@ func (b *switchboard) turnLocked(to map[string]string, who string) {
 		if b.now[name] == to[name] {
 			continue
 		}
-		b.log.Warn("a switch was turned", slog.String("switch", name),
-			slog.String("old", b.now[name]), slog.String("new", to[name]), slog.String("by", who))
+		b.log.Log(context.Background(), max(slog.LevelWarn, b.level.Level()), "a switch was turned", // whatever the log leaves out
+			slog.String("switch", name), slog.String("old", b.now[name]), slog.String("new", to[name]), slog.String("by", who))
 		b.levers[name].turn(to[name])
 		b.now[name] = to[name]
 	}

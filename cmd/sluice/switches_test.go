@@ -59,11 +59,11 @@ func (b *board) are(t *testing.T, mode, onFailure, level string) {
 
 func TestSwitchesAreTurnedByCallsAndByTheFile(t *testing.T) {
 	b := newBoard(t)
-	b.are(t, "enforce", "allow", "info")
+	b.are(t, "enforce", "local", "info")
 	if err := b.Turn(map[string]string{"mode": "shadow", "log_level": "debug"}, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	b.are(t, "shadow", "allow", "debug")
+	b.are(t, "shadow", "local", "debug")
 	for _, want := range []string{"switch=mode", "old=enforce", "new=shadow", "by=ann"} {
 		if !strings.Contains(b.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, b.log.String())
@@ -79,11 +79,26 @@ func TestSwitchesAreTurnedByCallsAndByTheFile(t *testing.T) {
 	b.file("on_failure: deny\nmode: allow\n")
 	b.are(t, "deny", "deny", "debug") // the file says nothing new
 	b.file("")
-	b.are(t, "enforce", "allow", "debug") // the settings again, where the file had a say
+	b.are(t, "enforce", "local", "debug") // the settings again, where the file had a say
 	b.log.Reset()
 	b.file("")
 	if b.log.Len() > 0 {
 		t.Errorf("nothing changed, and the log says\n%s", b.log.String())
+	}
+}
+
+// Who turned what is logged though the log is told to be quiet.
+func TestTurnsAreLoggedAtEveryLevel(t *testing.T) {
+	b := newBoard(t)
+	for _, to := range []map[string]string{{"log_level": "error", "mode": "deny"}, {"mode": "allow"}, {"log_level": "info"}} {
+		if err := b.Turn(to, "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"old=info new=error", "old=enforce new=deny", "old=deny new=allow", "old=error new=info"} {
+		if !strings.Contains(b.log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, b.log.String())
+		}
 	}
 }
 
@@ -101,5 +116,5 @@ func TestABadSwitchTurnsNone(t *testing.T) {
 		}
 	}
 	b.apply(nil, errors.New("no such file"))
-	b.are(t, "enforce", "allow", "info")
+	b.are(t, "enforce", "local", "info")
 }

@@ -13,7 +13,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -24,6 +24,7 @@ type tryOptions struct {
 	n       int
 	hits    optionalUint
 	timeout time.Duration
+	tls     dialTLS
 	lists   []string // -descriptors, one descriptor each
 	entries []string // the arguments, one descriptor in all
 }
@@ -39,11 +40,15 @@ func try(ctx context.Context, args []string, e env) int {
 	if err == nil {
 		req, err = o.request()
 	}
+	var creds credentials.TransportCredentials
+	if err == nil {
+		creds, err = o.tls.credentials()
+	}
 	if err != nil {
 		_, _ = fmt.Fprintf(e.stderr, "sluice try: %v\n", err)
 		return exitUsage
 	}
-	if err := o.send(ctx, req, e.stdout); err != nil {
+	if err := o.send(ctx, creds, req, e.stdout); err != nil {
 		_, _ = fmt.Fprintf(e.stderr, "sluice try: asking %s: %v\n", o.addr, err)
 		return exitError
 	}
@@ -61,6 +66,7 @@ func parseTry(args []string, stderr io.Writer) (*tryOptions, error) {
 	f.IntVar(&o.n, "n", 1, "number of calls; above 1 only the sum is printed")
 	f.Var(&o.hits, "hits", "the descriptors' own hits_addend; 0 looks without taking")
 	f.DurationVar(&o.timeout, "timeout", time.Second, "deadline of each call")
+	o.tls.register(f)
 	f.Func("descriptors", "a further descriptor as `key=value,key=value`; may be repeated", func(s string) error {
 		o.lists = append(o.lists, s)
 		return nil
@@ -113,8 +119,8 @@ func (o *tryOptions) request() (*rlsv3.RateLimitRequest, error) {
 	return req, nil
 }
 
-func (o *tryOptions) send(ctx context.Context, req *rlsv3.RateLimitRequest, w io.Writer) error {
-	conn, err := grpc.NewClient(target(o.addr), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (o *tryOptions) send(ctx context.Context, creds credentials.TransportCredentials, req *rlsv3.RateLimitRequest, w io.Writer) error {
+	conn, err := grpc.NewClient(target(o.addr), grpc.WithTransportCredentials(creds))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,6 +73,24 @@ var faults = []fault{
 			keeps: true, loses: true,
 		}
 	}},
+	{"host dead, packets get lost", func(t *testing.T) scene {
+		t.Helper()
+		addr, p := proc.Redis(t)
+		var free func()
+		return scene{
+			env: settings{"REDIS_URL": addr},
+			begin: func() {
+				p.Signal(syscall.SIGKILL)
+				<-p.Done()
+				_, free = swallow(t, port(t, addr))
+			},
+			end: func() {
+				free()
+				proc.RedisOn(t, port(t, addr))
+			},
+			loses: true,
+		}
+	}},
 	{"answers 20 ms late", behindProxy(func(p *proc.Proxy) { p.Delay(20 * time.Millisecond) }, func(p *proc.Proxy) { p.Delay(0) }, false)},
 	{"network stalls", behindProxy((*proc.Proxy).Stall, (*proc.Proxy).Resume, false)},
 	{"connections refused", behindProxy(func(p *proc.Proxy) { p.Refuse(true) }, func(p *proc.Proxy) { p.Refuse(false) }, false)},
@@ -96,11 +115,14 @@ var faults = []fault{
 		t.Helper()
 		set := proc.RedisClusterWith(t, 3, true)
 		return scene{
-			env:   settings{"REDIS_TYPE": "CLUSTER", "REDIS_URL": set.Masters[1] + "," + set.Masters[2]},
-			begin: func() { set.Processes[0].Signal(syscall.SIGKILL) },
+			env:   settings{"REDIS_TYPE": "CLUSTER", "REDIS_URL": strings.Join(set.Masters, ",")},
+			begin: func() { set.Processes[hasHot(t, set.Masters)].Signal(syscall.SIGKILL) },
 			loses: true,
 		}
 	}},
+	{"Cluster: one node stalls", oneNode((*proc.Proxy).Stall, (*proc.Proxy).Resume, false)},
+	{"Cluster: one node cut off", oneNode(func(p *proc.Proxy) { p.Refuse(true) }, func(p *proc.Proxy) { p.Refuse(false) }, false)},
+	{"Cluster: one node resets once", oneNode((*proc.Proxy).Reset, nil, true)},
 }
 
 // busy keeps Redis from answering anybody for a while.
@@ -129,8 +151,7 @@ func command(keeps, loses bool, begin, end []any) func(*testing.T) scene {
 	return func(t *testing.T) scene {
 		t.Helper()
 		addr, _ := proc.Redis(t)
-		c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
-		t.Cleanup(func() { c.Close() }) //nolint:errcheck // its server goes next
+		c := node(t, addr)
 		do := func(args []any) func() {
 			return func() {
 				if err := c.Do(context.WithoutCancel(t.Context()), args...).Err(); err != nil {
@@ -157,6 +178,53 @@ func clock(by time.Duration) func(*testing.T) scene {
 			keeps: true, loses: by > 0,
 		}
 	}
+}
+
+// oneNode is a cluster of three whose nodes are known by proxies before them. Something is
+// done to the way to the one that has the hot key.
+func oneNode(begin, end func(*proc.Proxy), keeps bool) func(*testing.T) scene {
+	return func(t *testing.T) scene {
+		t.Helper()
+		set, proxies := proc.RedisClusterBehind(t, 3)
+		var urls []string
+		for _, p := range proxies {
+			urls = append(urls, p.Addr())
+		}
+		hot := 0
+		s := scene{
+			env:   settings{"REDIS_TYPE": "CLUSTER", "REDIS_URL": strings.Join(urls, ",")},
+			begin: func() { hot = hasHot(t, set.Masters); begin(proxies[hot]) },
+			keeps: keeps,
+		}
+		if end != nil {
+			s.end = func() { end(proxies[hot]) }
+		}
+		return s
+	}
+}
+
+// hasHot is the place of the node that has the bucket of the hot key.
+func hasHot(t *testing.T, nodes []string) int {
+	t.Helper()
+	for i, addr := range nodes {
+		keys, err := node(t, addr).Keys(context.WithoutCancel(t.Context()), "*hot*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(keys, func(key string) bool { return !strings.Contains(key, "cold") }) {
+			return i
+		}
+	}
+	t.Fatal("no node has the hot key")
+	return 0
+}
+
+// node is a client of one server.
+func node(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // its server goes next
+	return c
 }
 
 func port(t *testing.T, addr string) int {

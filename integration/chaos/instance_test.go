@@ -39,6 +39,12 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 60}
   - key: day
     rate_limit: {unit: day, requests_per_unit: 30}
+  - key: ten
+    rate_limit: {unit: day, requests_per_unit: 10}
+  - key: hundred
+    rate_limit: {unit: day, requests_per_unit: 100}
+  - key: window
+    rate_limit: {unit: day, requests_per_unit: 5, algorithm: fixed_window}
   - key: closed
     rate_limit: {unit: second, requests_per_unit: 60, on_failure: deny}
   - key: open

@@ -17,7 +17,7 @@ import (
 const root = "../.."
 
 var (
-	long   = flag.Bool("long", false, "let faults last ten seconds, under more load")
+	long   = flag.Bool("long", false, "let faults last six seconds, under more load")
 	update = flag.Bool("update", false, "write the table into docs/reliability.md")
 
 	// binary is the path of the sluice that TestMain builds.

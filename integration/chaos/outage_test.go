@@ -65,6 +65,15 @@ func TestTheShareOfAnInstance(t *testing.T) {
 			t.Errorf("instance %d let %d calls of a new key pass, want a third of 30", i, n)
 		}
 	}
+	for key, want := range map[string]int{"ten": 10, "hundred": 100, "window": 5} {
+		sum := 0
+		for _, s := range all {
+			sum += s.passed(key, "new", want)
+		}
+		if sum != want {
+			t.Errorf("%d calls of %s pass on three instances, want %d: they know which of them gets what does not divide", sum, key, want)
+		}
+	}
 	proc.RedisOn(t, port(t, addr)) // it comes back with nothing
 	for i, s := range all {
 		eventually(t, "the breaker closes", func() error {
@@ -83,6 +92,7 @@ func TestTheShareOfAnInstance(t *testing.T) {
 	}
 }
 
+// R89, R90: what becomes of calls without Redis is a choice, and holds for each of them.
 func TestOnFailureOfARule(t *testing.T) {
 	t.Parallel()
 	addr, p := proc.Redis(t)
@@ -120,30 +130,53 @@ func TestFailureModeError(t *testing.T) {
 	}
 }
 
+// R35: health follows Redis where it is told to, and says so where it is not.
 func TestHealthInAnOutage(t *testing.T) {
 	t.Parallel()
 	addr, p := proc.Redis(t)
 	plain := start(t, settings{"REDIS_URL": addr})
 	tied := start(t, settings{"REDIS_URL": addr, "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true"})
-	is := func(s *instance, want int) {
+	is := func(s *instance, path string, want int, says string) {
 		t.Helper()
-		eventually(t, "/healthcheck", func() error {
-			if code, page := s.get("/healthcheck"); code != want {
-				return fmt.Errorf("it is %d %s, want %d", code, page, want)
+		eventually(t, path, func() error {
+			if code, page := s.get(path); code != want || !strings.Contains(page, says) {
+				return fmt.Errorf("it is %d %s, want %d and %q", code, page, want, says)
 			}
 			return nil
 		})
 	}
-	is(plain, http.StatusOK)
-	is(tied, http.StatusOK)
-	kill(t, p, plain, tied)
-	is(tied, http.StatusInternalServerError)
-	is(plain, http.StatusOK)
-	if code, page := plain.get("/readyz"); code != http.StatusOK {
-		t.Errorf("/readyz is %d %s, want 200: Redis has been reached before", code, page)
+	well := func() {
+		t.Helper()
+		for _, s := range []*instance{plain, tied} {
+			is(s, "/healthcheck", http.StatusOK, "OK")
+			is(s, "/readyz", http.StatusOK, `{"name":"redis","ok":true}`)
+		}
 	}
+	ill := func() {
+		t.Helper()
+		const why = "no answer from Redis"
+		is(tied, "/healthcheck", http.StatusInternalServerError, why)
+		is(tied, "/readyz", http.StatusServiceUnavailable, why)
+		is(plain, "/healthcheck", http.StatusOK, "OK")
+		is(plain, "/readyz", http.StatusOK, why) // Redis has been reached before, and calls are answered
+	}
+	well()
+	p.Signal(syscall.SIGSTOP)
+	for _, s := range []*instance{plain, tied} {
+		eventually(t, "the breaker opens", func() error {
+			if s.passes("day", "hung"); !s.degraded() {
+				return errors.New("Redis is still asked")
+			}
+			return nil
+		})
+	}
+	ill()
+	p.Signal(syscall.SIGCONT)
+	well()
+	kill(t, p, plain, tied)
+	ill()
 	proc.RedisOn(t, port(t, addr))
-	is(tied, http.StatusOK)
+	well()
 }
 
 // Before Redis was ever reached calls are answered, and the process is not ready.
@@ -210,7 +243,7 @@ func TestNothingGrowsInAnOutage(t *testing.T) {
 	addr, p := proc.Redis(t)
 	s := start(t, settings{"REDIS_URL": addr, "REDIS_MAX_IN_FLIGHT": "50"})
 	s.ready()
-	l := startLoad(t, []*instance{s}, 500)
+	l := startLoad(t, []*instance{s}, nil, 500)
 	pause(time.Second)
 	before := s.metric("go_goroutines")
 	p.Signal(syscall.SIGSTOP)
@@ -227,8 +260,8 @@ func TestNothingGrowsInAnOutage(t *testing.T) {
 	}
 	p.Signal(syscall.SIGCONT)
 	s.decides()
-	if seen := l.end(); seen.errors > 0 {
-		t.Errorf("%d of %d calls had no answer", seen.errors, seen.calls)
+	if l.end(); l.seen.errors > 0 {
+		t.Errorf("%d of %d calls had no answer", l.seen.errors, len(l.seen.calls))
 	}
 }
 
@@ -238,15 +271,15 @@ func TestStopInAnOutage(t *testing.T) {
 	addr, p := proc.Redis(t)
 	s := start(t, settings{"REDIS_URL": addr, "DRAIN_DELAY": "1s", "PREFETCH": "auto"})
 	s.ready()
-	l := startLoad(t, []*instance{s}, 200)
+	l := startLoad(t, []*instance{s}, nil, 200)
 	pause(500 * time.Millisecond)
 	p.Signal(syscall.SIGSTOP)
 	pause(500 * time.Millisecond)
 	began := time.Now()
 	s.Signal(syscall.SIGTERM)
 	pause(800 * time.Millisecond) // Envoy has stopped sending by then
-	if seen := l.end(); seen.errors > 0 {
-		t.Errorf("%d of %d calls had no answer before the listeners closed", seen.errors, seen.calls)
+	if l.end(); l.seen.errors > 0 {
+		t.Errorf("%d of %d calls had no answer before the listeners closed", l.seen.errors, len(l.seen.calls))
 	}
 	if err := s.Wait(); err != nil {
 		t.Errorf("the process ended with %v, want exit code 0", err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,6 +95,7 @@ func TestIPv6(t *testing.T) {
 	works(t, settings{"REDIS_URL": "[::1]:" + strconv.Itoa(port(t, addr))})
 }
 
+// R70: the name is checked; an authority and a client certificate of one's own, and the switch that skips the name.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca, other := proc.NewAuthority(t), proc.NewAuthority(t)
@@ -134,6 +136,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+// R68, R69: the servers and the sentinels have passwords of their own, and the limit holds over a failover.
 func TestSentinelWithPasswords(t *testing.T) {
 	t.Parallel()
 	set := proc.RedisSentinel(t, "data-pass", "sentinel-pass")
@@ -141,7 +144,7 @@ func TestSentinelWithPasswords(t *testing.T) {
 		"REDIS_TYPE": "SENTINEL", "REDIS_URL": set.Name + "," + strings.Join(set.Sentinels, ","),
 		"REDIS_AUTH": "data-pass", "REDIS_SENTINEL_AUTH": "sentinel-pass",
 	})
-	set.Servers[0].Stop()
+	set.Servers[0].Signal(syscall.SIGKILL)
 	s.passed("day", "meanwhile", 20)
 	s.decides()
 	if n := s.passed("day", "works", 10); n > 0 {
@@ -234,6 +237,7 @@ func moveAll(t *testing.T, a, b, c *redis.Client, to string) error {
 	return nil
 }
 
+// R67: connections to what was the master are dropped and dialled anew.
 // A name or an address moves to the new master, and the connections to the old one stay,
 // where every write says READONLY.
 func TestTheMasterMovesBehindOneAddress(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -14,32 +13,6 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
-
-// measureIdle opens many connections to each variant, makes one call on each, and tells
-// what memory the server has taken when all of them are idle.
-func measureIdle(ctx context.Context, o options, rules string, stdout io.Writer) error {
-	_, _ = fmt.Fprintf(stdout, "\n%d connections, one call on each, then idle\n", o.idle)
-	first, err := firstBytes()
-	if err != nil {
-		return err
-	}
-	for _, v := range variants {
-		if v.redis || !v.echo() && !chosen(o.variants, v.name) {
-			continue
-		}
-		server, _, err := startVariant(ctx, o, v, rules)
-		if err != nil {
-			return err
-		}
-		memory, err := idle(server, first, o.idle)
-		server.stop()
-		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
-		}
-		_, _ = fmt.Fprintf(stdout, "%10s  %.0f MiB at most\n", v.name, float64(memory)/(1<<20))
-	}
-	return nil
-}
 
 // firstBytes are a greeting and a call.
 func firstBytes() ([]byte, error) {
@@ -74,7 +47,12 @@ func firstBytes() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func idle(server *process, first []byte, n int) (int64, error) {
+// holdConnections opens n connections, makes a call on each, and leaves them until done.
+func holdConnections(ctx context.Context, addr string, n int, done func() error) error {
+	first, err := firstBytes()
+	if err != nil {
+		return err
+	}
 	conns := make([]net.Conn, n)
 	errs := make([]error, n)
 	defer func() {
@@ -89,22 +67,22 @@ func idle(server *process, first []byte, n int) (int64, error) {
 	for i := range conns {
 		gate <- struct{}{}
 		wg.Go(func() {
-			conns[i], errs[i] = callOnce(server.addr, first)
+			conns[i], errs[i] = callOnce(ctx, addr, first)
 			<-gate
 		})
 	}
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return server.resident()
+	return done()
 }
 
 // callOnce makes a call on a new connection, and leaves that open.
-func callOnce(addr string, first []byte) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+func callOnce(ctx context.Context, addr string, first []byte) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
