@@ -31,10 +31,10 @@ const (
 //   - A leaky bucket does not: it is there for an even pace, and tokens in stock are a burst.
 //   - A sliding log does not: each token comes back one period after it was used, and one
 //     that is used later than it was counted would come back too early.
-//   - A sliding window does not. Counts as coarse as its would allow it, but its level rises
-//     as the window before fades, by how much that was only the store knows. So an instance
-//     could tell from memory neither what is left nor that a call cannot be paid, and would
-//     ask for each call just when there are too many.
+//   - A sliding window does not. It counts by windows, which would allow it, but its level
+//     rises as the window before fades, and how much that has only the store knows. So an
+//     instance could tell from memory neither what is left nor that a call cannot be paid,
+//     and would ask for each call just when there are too many.
 func (a Algorithm) Leases() bool { return a == TokenBucket || a == FixedWindow }
 
 // Lease is the account of an instance with one bucket, and what it asks of it: some tokens

@@ -19,6 +19,7 @@ func newEngine(s *Service, other http.Handler, opts ServerOptions) *wire.Server 
 		Other:                 other,
 		TLS:                   opts.TLS,
 		MaxStreams:            maxStreams,
+		MaxBuffered:           opts.MaxBuffered,
 		MaxConnectionAge:      opts.MaxConnectionAge,
 		MaxConnectionAgeGrace: opts.MaxConnectionAgeGrace,
 		Logger:                s.log,

@@ -37,6 +37,9 @@ type ServerOptions struct {
 	MaxConnectionAgeGrace time.Duration
 	// TLS is the server's side of TLS; nil serves plain HTTP/2.
 	TLS *tls.Config
+	// MaxBuffered bounds the bytes of requests that have come in part, over all connections
+	// of the lean engine; 256 MiB if 0.
+	MaxBuffered int64
 	// Lean serves with the engine of rls/wire, which hands on to grpc-go all but the one
 	// method; else grpc-go serves everything.
 	Lean bool

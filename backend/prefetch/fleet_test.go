@@ -173,6 +173,7 @@ type fleet struct {
 	peak      float64 // of load, of any instance
 	lasts     time.Duration
 	cost      func(*rand.Rand) uint64
+	noLease   bool
 }
 
 type result struct {
@@ -234,7 +235,7 @@ func (f fleet) drive(t *testing.T, s backend.Store, instance int, m *meter) (req
 		m.ask(cost)
 		waiting.Go(func() {
 			var dst [1]backend.Decision
-			if err := s.Take(t.Context(), []backend.Take{{Key: []byte("{edge}key"), Limit: f.limit, Hits: cost}}, dst[:]); err != nil {
+			if err := s.Take(t.Context(), []backend.Take{{Key: []byte("{edge}key"), Limit: f.limit, Hits: cost, NoLease: f.noLease}}, dst[:]); err != nil {
 				t.Error(err)
 			}
 			if dst[0].OK {
@@ -307,10 +308,13 @@ func TestSmallLimitsAreExact(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of %v by algorithm %d, %v times", limit.Requests, limit.Capacity(), limit.Algorithm, x), func(t *testing.T) {
 				t.Parallel()
 				total := max(x*float64(limit.Requests)/limit.Period.Seconds()/3, 5)
-				r := fleet{limit: limit, instances: 20, load: even(total), peak: total / 20, lasts: 10 * time.Second, cost: oneToFive}.run(t)
+				f := fleet{limit: limit, instances: 20, load: even(total), peak: total / 20, lasts: 10 * time.Second, cost: oneToFive}
+				r := f.run(t)
 				r.check(t)
-				if r.admitted != r.exact {
-					t.Errorf("%v tokens admitted, want %v as by one exact bucket", r.admitted, r.exact)
+				// Calls of different costs that are under way at once may overtake each other.
+				f.noLease = true
+				if store := f.run(t); r.admitted != r.exact && r.admitted != store.admitted {
+					t.Errorf("%v tokens admitted, want %v as by one exact bucket, or %v as by the store alone", r.admitted, r.exact, store.admitted)
 				}
 			})
 		}

@@ -196,7 +196,8 @@ func TestRemainingIsNoMoreThanTheCapacity(t *testing.T) {
 func TestDeniedInMemory(t *testing.T) {
 	bubble(t, prefetch.Options{}, func(b *bench) {
 		small := backend.Limit{Requests: 10, Period: time.Minute, Burst: 10}
-		b.call(charge("k", small, 7))
+		b.call(charge("k", small, 3))
+		b.call(charge("k", small, 4)) // a key that is asked for once is not remembered
 		f := func(hits uint64, ok bool, wait time.Duration, asks int) {
 			t.Helper()
 			before := b.near.count()
@@ -533,17 +534,39 @@ func TestLostMessages(t *testing.T) {
 	}
 }
 
+func TestAKeyThatComesOnceIsNotRemembered(t *testing.T) {
+	bubble(t, prefetch.Options{}, func(b *bench) {
+		f := func(key string, want int) {
+			t.Helper()
+			b.call(charge(key, hour, 1))
+			if n := b.store.Entries(); n != want {
+				t.Errorf("%d entries after %q, want %d", n, key, want)
+			}
+		}
+		for i := range 1000 {
+			f(fmt.Sprint("k", i), 0)
+		}
+		time.Sleep(3 * time.Second)
+		f("k0", 0)
+		time.Sleep(time.Second)
+		f("k0", 1)
+		f("k0", 1)
+	})
+}
+
 func TestBoundedTable(t *testing.T) {
 	bubble(t, prefetch.Options{MaxEntries: 100}, func(b *bench) {
 		for i := range 1000 {
-			if got := b.call(charge(fmt.Sprint("k", i), hour, 1))[0]; !got.OK {
-				t.Fatalf("%+v for a new key", got)
+			for range 2 {
+				if got := b.call(charge(fmt.Sprint("k", i), hour, 1))[0]; !got.OK {
+					t.Fatalf("%+v for a new key", got)
+				}
 			}
 		}
 		if n := b.store.Entries(); n != 100 {
 			t.Errorf("%d entries, want 100", n)
 		}
-		if got := b.call(charge("k999", hour, 9999), charge("k0", hour, 1)); !got[0].OK {
+		if got := b.call(charge("k999", hour, 9998), charge("k0", hour, 1)); !got[0].OK {
 			t.Errorf("%+v for a key without an entry", got[0])
 		}
 		if got := b.call(charge("k999", hour, 1), charge("k0", hour, 1)); got[0].OK {
@@ -566,8 +589,10 @@ func TestMemoryOfAKey(t *testing.T) {
 	before := bytes()
 	var dst [1]backend.Decision
 	for i := range keys {
-		if err := store.Take(t.Context(), []backend.Take{charge(fmt.Sprintf("{4:edge7:api_key7:k%06d}5:route12:POST /orders", i), hour, 1)}, dst[:]); err != nil {
-			t.Fatal(err)
+		for range 2 { // a key that is asked for once is not remembered
+			if err := store.Take(t.Context(), []backend.Take{charge(fmt.Sprintf("{4:edge7:api_key7:k%06d}5:route12:POST /orders", i), hour, 1)}, dst[:]); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if n := store.Entries(); n != keys {

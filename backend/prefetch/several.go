@@ -130,10 +130,7 @@ func (s *Store) look(c *call) {
 	for i := range c.takes {
 		t := &c.takes[i]
 		if !t.NoLease && t.Lease == nil && suits(&t.Limit) {
-			e, hash := s.table.find(t.Key)
-			if e == nil {
-				e = s.enter(t, hash)
-			}
+			e := s.meet(t)
 			if c.entries[i] = e; e != nil {
 				if z := e.size.Load(); z.limit == t.Limit {
 					c.says[i] = s.peek(e, z, t, &c.dst[i])

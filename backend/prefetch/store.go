@@ -21,6 +21,7 @@ type Store struct {
 	// clock is that of a test, in nanoseconds above zero; nil: the process' monotonic one.
 	clock func() int64
 	table *table
+	seen  seen
 	// sizes has a *size for each backend.Limit, as long as there are few.
 	sizes   sync.Map
 	sizings atomic.Int64
@@ -85,10 +86,7 @@ func (s *Store) Start(deadline time.Time, takes []backend.Take, dst []backend.De
 		s.pass(r)
 		return
 	}
-	e, hash := s.table.find(t.Key)
-	if e == nil {
-		e = s.enter(t, hash)
-	}
+	e := s.meet(t)
 	switch {
 	case e == nil:
 		s.pass(r)
@@ -148,9 +146,26 @@ func plain(t *backend.Take) bool {
 	return t.Hits > 0 && t.Give == 0 && t.Overflow == backend.Reject
 }
 
-// enter makes an entry for a take.
-func (s *Store) enter(t *backend.Take, hash uint64) *entry {
-	return s.table.add(t.Key, hash, s.sizeOf(&t.Limit))
+// meet gives the entry of a take's key, which is made once the key is charged again within the
+// horizon; nil if there is none.
+func (s *Store) meet(t *backend.Take) *entry {
+	e, hash := s.table.find(t.Key)
+	if e != nil || !plain(t) {
+		return e
+	}
+	before, again := s.seen.again(hash, s.now())
+	if !again {
+		return nil
+	}
+	if e = s.table.add(t.Key, hash, s.sizeOf(&t.Limit)); e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.last == 0 { // the call before was like this one, as far as anybody knows
+		e.last, e.asked = before, int64(min(t.Hits, backend.MaxHits))
+	}
+	return e
 }
 
 // sizeOf gives the size of a limit. Limits that come with requests could be many, so only

@@ -22,6 +22,9 @@ const (
 	// maxBuckets is the most buckets that are kept however much memory there is, and
 	// minBuckets the fewest however little.
 	maxBuckets, minBuckets = 1_000_000, 10_000
+	// maxRequests and minRequests bound the bytes of requests that have come in part: the
+	// fewest are four of the largest.
+	maxRequests, minRequests = 256 << 20, 16 << 20
 )
 
 // limitMemory sets Go's soft limit by the container's, unless GOMEMLIMIT has set it, and
@@ -41,12 +44,31 @@ func limitMemory(system fs.FS, log *slog.Logger) int64 {
 	return limit
 }
 
+// garbagePercent is the garbage that may pile up before it is collected, in hundredths of what
+// lives: half of Go's default, since most of what lives are buckets, and a call leaves
+// little garbage or none.
+const garbagePercent = 50
+
+// collectSooner sets garbagePercent, unless GOGC has set something else.
+func collectSooner() {
+	const usual = 100
+	if before := debug.SetGCPercent(garbagePercent); before != usual {
+		debug.SetGCPercent(before)
+	}
+}
+
 // roomForBuckets is the number of buckets that a process with a memory limit may keep.
 func roomForBuckets(limit int64) int {
 	if limit == math.MaxInt64 {
 		return maxBuckets
 	}
 	return int(max(minBuckets, min(maxBuckets, float64(limit)*bucketShare/bucketBytes)))
+}
+
+// roomForRequests is the number of bytes that a process with a memory limit may keep of
+// requests that have come in part.
+func roomForRequests(limit int64) int64 {
+	return max(minRequests, min(maxRequests, limit/8))
 }
 
 // containerMemory is the memory limit of the control group that the process is in, version

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"runtime/debug"
 	"testing"
 	"testing/fstest"
 )
@@ -41,4 +42,28 @@ func TestRoomForBuckets(t *testing.T) {
 			t.Errorf("roomForBuckets(%d) = %d, want %d", limit, got, want)
 		}
 	}
+}
+
+func TestRoomForRequests(t *testing.T) {
+	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 1 << 30: 128 << 20, 32 << 20: 16 << 20} {
+		if got := roomForRequests(limit); got != want {
+			t.Errorf("roomForRequests(%d) = %d, want %d", limit, got, want)
+		}
+	}
+}
+
+func TestCollectSooner(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	f := func(set, want int) {
+		t.Helper()
+		debug.SetGCPercent(set)
+		collectSooner()
+		if got := debug.SetGCPercent(set); got != want {
+			t.Errorf("%d percent after %d, want %d", got, set, want)
+		}
+	}
+	f(100, garbagePercent)
+	f(30, 30)
+	f(-1, -1)
 }

@@ -68,7 +68,9 @@ func newProcess(s config.Settings, log *slog.Logger, level *slog.LevelVar) (*pro
 	if err != nil {
 		return nil, err
 	}
-	if p.store, err = openStore(s, log, p.registry, roomForBuckets(limitMemory(os.DirFS("/"), log))); err != nil {
+	collectSooner()
+	memory := limitMemory(os.DirFS("/"), log)
+	if p.store, err = openStore(s, log, p.registry, roomForBuckets(memory)); err != nil {
 		return nil, err
 	}
 	p.book = newRulebook(s, log, p.registry)
@@ -79,6 +81,7 @@ func newProcess(s config.Settings, log *slog.Logger, level *slog.LevelVar) (*pro
 		MaxConnectionAge:      s.GRPCMaxConnectionAge,
 		MaxConnectionAgeGrace: s.GRPCMaxConnectionAgeGrace,
 		TLS:                   secure,
+		MaxBuffered:           roomForRequests(memory),
 		Lean:                  s.GRPCEngine == "lean",
 	})
 	p.health = &health{tell: p.grpc.SetServing, store: p.store.ready, depends: p.store.healthy}

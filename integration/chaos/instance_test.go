@@ -45,6 +45,8 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 100}
   - key: window
     rate_limit: {unit: day, requests_per_unit: 5, algorithm: fixed_window}
+  - key: plenty
+    rate_limit: {unit: year, requests_per_unit: 1000000}
   - key: closed
     rate_limit: {unit: second, requests_per_unit: 60, on_failure: deny}
   - key: open

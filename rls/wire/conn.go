@@ -59,6 +59,7 @@ type conn struct {
 	last    uint32 // the highest stream that the peer has opened
 	zombies int    // closed streams that are still worked on
 	bridges int    // requests for Options.Other
+	partial int    // bytes of requests that have come in part
 
 	// window is what may be sent to the peer, credit what it has sent and may be told to
 	// send again.
@@ -113,6 +114,8 @@ func (c *conn) serve() {
 	err := c.handshake()
 	if err == nil {
 		err = c.read()
+	} else {
+		c.srv.log.Debug("no connection came of it", slog.String("peer", remoteAddr(c.raw)), slog.Any("why", err))
 	}
 	c.end(err)
 }
@@ -292,7 +295,7 @@ func (c *conn) end(err error) {
 	if !broken && !finished {
 		return
 	}
-	c.srv.log.Debug("ending a connection", slog.String("peer", c.raw.RemoteAddr().String()), slog.Any("why", err))
+	c.srv.log.Debug("ending a connection", slog.String("peer", remoteAddr(c.raw)), slog.Any("why", err))
 	if c.out.finish() == nil {
 		c.linger()
 	}

@@ -86,7 +86,7 @@ func (c *conn) tend(now uint32) {
 		c.leaveLocked()
 	}
 	grace := uint32(min(c.srv.opts.MaxConnectionAgeGrace/tick, math.MaxInt32))
-	c.lateLocked(time.Now())
+	c.lateLocked(now)
 	unsent := c.unsentLocked()
 	over := c.phase != staying && grace > 0 && now-c.drained > grace
 	c.mu.Unlock()
@@ -102,12 +102,16 @@ func (c *conn) tend(now uint32) {
 	}
 }
 
-// lateLocked ends the calls that wait past their deadlines. Whoever they wait for should have
-// known better.
-func (c *conn) lateLocked(now time.Time) {
+// lateLocked ends the calls whose deadline is over, though whoever they wait for should have
+// known it, and those of which no more comes.
+func (c *conn) lateLocked(tick uint32) {
+	now := time.Now()
 	for _, s := range c.streams {
-		if s.waiting && !s.deadline.IsZero() && s.deadline.Before(now) {
+		switch {
+		case s.waiting && !s.deadline.IsZero() && s.deadline.Before(now):
 			c.failLocked(s, &Error{codeDeadlineExceeded, "no answer within the deadline"})
+		case s.reserved > 0 && !s.ended && tick-s.parted > stallTicks:
+			c.failLocked(s, &Error{codeDeadlineExceeded, "the rest of the request does not come"})
 		}
 	}
 }

@@ -319,3 +319,53 @@ func TestMessagesInPartAreBounded(t *testing.T) {
 		t.Error("no message in part was refused")
 	}
 }
+
+// One connection gets a quarter of what all may have, so that it does not shut others out.
+func TestMessagesInPartOfOneConnectionAreBounded(t *testing.T) {
+	ln := start(t, wire.Options{MaxBuffered: 20 << 20})
+	part := make([]byte, 16000)
+	copy(part, "\x00\x00\x10\x00\x00")
+	p := connect(t, ln)
+	const fit = 5 << 20 / 16000
+	for i := range uint32(fit + 1) {
+		p.open(2*i + 1)
+		p.must(p.framer.WriteData(2*i+1, false, part))
+		if i%50 == 0 {
+			p.must(p.flush())
+		}
+	}
+	p.must(p.flush())
+	if r := p.await(2*fit + 1); r.status != "8" {
+		t.Errorf("a part beyond a quarter of the bound = %+v, want RESOURCE_EXHAUSTED", r)
+	}
+	other := connect(t, ln)
+	large := framed(strings.Repeat("x", 40_000))
+	other.open(1)
+	other.must(other.framer.WriteData(1, false, large[:16000]))
+	other.must(other.framer.WriteData(1, false, large[16000:32000]))
+	other.must(other.framer.WriteData(1, true, large[32000:]))
+	other.must(other.flush())
+	if r := other.await(1); r.status != "0" || len(r.data) != len(large) {
+		t.Errorf("a large message of another connection: status %q and %d bytes", r.status, len(r.data))
+	}
+}
+
+func TestHalfAMessageIsNotKeptForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := start(t, wire.Options{})
+		p := connect(t, ln)
+		p.open(1)
+		p.must(p.framer.WriteData(1, false, framed("hello")[:7]))
+		p.must(p.flush())
+		began := time.Now()
+		if r := p.await(1); r.status != "4" || time.Since(began) > 30*time.Second {
+			t.Errorf("after %v: %+v, want DEADLINE_EXCEEDED within half a minute", time.Since(began), r)
+		}
+		p.call(3, "hello")
+		p.must(p.flush())
+		if r := p.await(3); r.data != string(framed("hello")) {
+			t.Errorf("the next call = %+v", r)
+		}
+		_ = p.conn.Close()
+	})
+}

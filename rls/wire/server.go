@@ -32,7 +32,8 @@ type Options struct {
 	// MaxStreams is how many calls of one connection may be open at once; 4096 if 0.
 	MaxStreams uint32
 	// MaxBuffered bounds the bytes of requests that have come in part, over all
-	// connections; 256 MiB if 0. What goes beyond it is refused.
+	// connections; 256 MiB if 0. One connection may have a quarter of it, but for one
+	// message. What goes beyond it is refused.
 	MaxBuffered int64
 	// MaxConnectionAge is how long a connection lives, give or take a tenth, before it is
 	// told to go away; 0 is for ever.
@@ -49,7 +50,7 @@ type Options struct {
 const (
 	tick           = 250 * time.Millisecond
 	handshakeTicks = uint32(10 * time.Second / tick) // from the accept to the first SETTINGS
-	stallTicks     = uint32(20 * time.Second / tick) // a write, or an answer that no window lets out
+	stallTicks     = uint32(20 * time.Second / tick) // a write, an answer that no window lets out, or the next part of a message
 	drainTicks     = uint32(2 * time.Second / tick)  // for the acknowledgement of a GOAWAY
 )
 

@@ -27,6 +27,7 @@ type stream struct {
 
 	message  []byte // what has come of the message, where it comes in parts
 	reserved int    // bytes of the server's bound on those
+	parted   uint32 // the tick at which the last part came
 
 	// waiting is set while the answer is not known: the stream counts as open until it is,
 	// whatever the peer does, so that resets do not buy the peer more work.
@@ -58,8 +59,7 @@ func (c *conn) closeLocked(s *stream) {
 		return
 	}
 	delete(c.streams, s.id)
-	c.srv.unreserve(s.reserved)
-	s.reserved, s.message = 0, nil
+	c.unreserveLocked(s)
 	if s.rest != nil {
 		s.rest = nil
 		c.unstallLocked(s)

@@ -110,11 +110,13 @@ func (s *stream) admit(size, body int64, end bool) http2.ErrCode {
 
 // collectLocked keeps a part of a message, and gives all of it that has come.
 func (c *conn) collectLocked(s *stream, p []byte) []byte {
-	if !c.srv.reserve(len(p)) {
+	if most := c.srv.opts.MaxBuffered / 4; c.partial > 0 && int64(c.partial+len(p)) > max(most, MaxMessage) || !c.srv.reserve(len(p)) {
 		c.failLocked(s, &Error{codeResourceExhausted, "too many requests in parts at once"})
 		return nil
 	}
 	s.reserved += len(p)
+	c.partial += len(p)
+	s.parted = c.srv.now.Load()
 	s.message = append(s.message, p...)
 	if len(s.message) >= prefixLen {
 		length := int64(binary.BigEndian.Uint32(s.message[1:]))
@@ -126,6 +128,13 @@ func (c *conn) collectLocked(s *stream, p []byte) []byte {
 		}
 	}
 	return s.message
+}
+
+// unreserveLocked forgets what has come of a message.
+func (c *conn) unreserveLocked(s *stream) {
+	c.srv.unreserve(s.reserved)
+	c.partial -= s.reserved
+	s.reserved, s.message = 0, nil
 }
 
 // endLocked notes that all of a request has come.
@@ -205,8 +214,7 @@ func (c *conn) wait(s *stream, rest Pending) {
 	c.mu.Lock()
 	if c.streams[s.id] == s {
 		s.waiting = true
-		c.srv.unreserve(s.reserved)
-		s.reserved, s.message = 0, nil
+		c.unreserveLocked(s)
 	}
 	c.mu.Unlock()
 	rest.Finish(s.deadline, s)
