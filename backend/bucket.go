@@ -2,6 +2,7 @@ package backend
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -98,8 +99,7 @@ type Bucket struct {
 	// algorithm says which one of the states below is in use.
 	algorithm Algorithm
 	tokens    tokens
-	fixed     fixedWindow
-	sliding   slidingWindow
+	windows   *windows
 	log       *slidingLog
 	// looked is the time in microseconds at which the mark of a look ends.
 	looked float64
@@ -108,6 +108,13 @@ type Bucket struct {
 	expires float64
 	// used is the part of a window's limit that was taken, 0 to 1; else 1. See Worth.
 	used float64
+}
+
+// windows is the state of a bucket that counts in windows. Most buckets do not, and are
+// smaller without it.
+type windows struct {
+	fixed   fixedWindow
+	sliding slidingWindow
 }
 
 // Expires is the time in microseconds of the store's clock at which the bucket, left
@@ -129,13 +136,52 @@ func (b *Bucket) open(t *Take, now float64) (m meter, keep bool) {
 	return m, m.open(&t.Limit, now)
 }
 
+// Clone returns a copy of the bucket that shares nothing with it.
+func (b *Bucket) Clone() *Bucket {
+	c := *b
+	if b.windows != nil {
+		c.windows = new(*b.windows)
+	}
+	if b.log != nil {
+		c.log = new(*b.log)
+		c.log.entries = slices.Clone(b.log.entries)
+	}
+	return &c
+}
+
+// snapshot is a bucket as it was, with its windows. A log is not in it, since opening one
+// changes nothing that is true of it.
+type snapshot struct {
+	bucket  Bucket
+	windows windows
+}
+
+func (b *Bucket) snapshot() (s snapshot) {
+	s.bucket = *b
+	if b.windows != nil {
+		s.windows = *b.windows
+	}
+	return s
+}
+
+func (b *Bucket) restore(s *snapshot) {
+	*b = s.bucket
+	if b.windows != nil {
+		*b.windows = s.windows
+	}
+}
+
 // meter is the one place that knows all algorithms, with the table of take.lua.
 func (b *Bucket) meter() meter {
 	switch b.algorithm {
-	case FixedWindow:
-		return &b.fixed
-	case SlidingWindow:
-		return &b.sliding
+	case FixedWindow, SlidingWindow:
+		if b.windows == nil {
+			b.windows = new(windows)
+		}
+		if b.algorithm == FixedWindow {
+			return &b.windows.fixed
+		}
+		return &b.windows.sliding
 	case SlidingLog:
 		if b.log == nil {
 			b.log = new(slidingLog)

@@ -65,11 +65,11 @@ func Denied(takes []Take, dst []Decision) bool {
 
 // assess says whether the take could be paid, and changes nothing.
 func (b *Bucket) assess(t *Take, now float64) Decision {
-	before := *b
+	before := b.snapshot()
 	m, _ := b.open(t, now)
 	left := m.left(&t.Limit)
 	debt := t.Hits > 0 && (t.Overflow == Debt || (t.Overflow == Auto && b.looked > now))
-	*b = before
+	b.restore(&before)
 	if t.Hits == 0 && t.Give > 0 {
 		return Decision{OK: true}
 	}
@@ -88,7 +88,7 @@ func (t *Take) need(debt bool) float64 {
 // settle charges the take if the call passes, and completes its decision.
 func (b *Bucket) settle(t *Take, now float64, denied bool, d *Decision) {
 	l := &t.Limit
-	before := *b
+	before := b.snapshot()
 	m, back := b.open(t, now)
 	changed := b.charge(m, t, denied, d) || back
 	d.Level = m.left(l)
@@ -132,13 +132,13 @@ func (b *Bucket) charge(m meter, t *Take, denied bool, d *Decision) bool {
 
 // revert makes the bucket what it was before a take that took nothing, but for the mark of
 // a look and for how long it is kept: a limit that fills more slowly keeps it longer.
-func (b *Bucket) revert(before *Bucket, t *Take, now float64, marked bool) {
+func (b *Bucket) revert(before *snapshot, t *Take, now float64, marked bool) {
 	looked, expires := b.looked, b.expires
-	fresh := before.expires <= now || before.algorithm != t.Limit.Algorithm
+	fresh := before.bucket.expires <= now || before.bucket.algorithm != t.Limit.Algorithm
 	if fresh && marked {
 		return
 	}
-	*b = *before
+	b.restore(before)
 	if marked || (!t.Look() && !fresh) {
 		b.looked, b.expires = looked, expires
 	}

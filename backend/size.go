@@ -21,11 +21,14 @@ func used(m meter, l *Limit) float64 {
 	}
 }
 
-// Extra is the number of bytes that the bucket holds beyond its own struct: those of a
-// sliding log, which grow with the tokens taken and shrink as they expire.
-func (b *Bucket) Extra() int {
-	if b.log == nil {
-		return 0
+// Extra is the number of bytes that the bucket holds beyond its own struct: those of its
+// windows, and of a sliding log, which grow with the tokens taken and shrink as they expire.
+func (b *Bucket) Extra() (bytes int) {
+	if b.windows != nil {
+		bytes += int(unsafe.Sizeof(*b.windows))
 	}
-	return int(unsafe.Sizeof(*b.log)) + cap(b.log.entries)*entrySize
+	if b.log != nil {
+		bytes += int(unsafe.Sizeof(*b.log)) + cap(b.log.entries)*entrySize
+	}
+	return bytes
 }

@@ -180,7 +180,7 @@ func (d *duel) step(data []byte) {
 }
 
 // returns is the number of tokens by which leases raise the levels of buckets that are about to
-// be asked. Buckets that lease may be copied, since their states are but numbers.
+// be asked.
 func (d *duel) returns(takes []backend.Take, buckets []*backend.Bucket) []uint64 {
 	back := make([]uint64, len(takes))
 	for i := range takes {
@@ -189,12 +189,12 @@ func (d *duel) returns(takes []backend.Take, buckets []*backend.Bucket) []uint64
 		}
 		var level [2]backend.Decision
 		for n := range level {
-			lease, bucket := *takes[i].Lease, *buckets[i]
+			lease, bucket := *takes[i].Lease, buckets[i].Clone()
 			if lease.Want = 0; n == 0 {
 				lease.Back = 0
 			}
 			look := backend.Take{Limit: takes[i].Limit, Lease: &lease}
-			backend.Settle([]backend.Take{look}, []*backend.Bucket{&bucket}, d.now, level[n:n+1])
+			backend.Settle([]backend.Take{look}, []*backend.Bucket{bucket}, d.now, level[n:n+1])
 		}
 		back[i] = uint64(level[1].Level - level[0].Level)
 	}
