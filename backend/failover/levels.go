@@ -43,8 +43,15 @@ func (l *levels) of(key []byte) (*levelSet, uint64) {
 	return &l.sets[hash%levelSets], hash
 }
 
+// soonFull is the time to full within which a bucket is full again before anything can stand in
+// for the store.
+const soonFull = 10 * time.Millisecond
+
 // note remembers what the store answered.
 func (l *levels) note(t *backend.Take, d *backend.Decision) {
+	if d.Full < soonFull && d.Level > 0 && d.Level < t.Limit.Capacity() {
+		return // what was noted before says the same by then
+	}
 	set, hash := l.of(t.Key)
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -45,9 +45,9 @@
 //
 // # One key
 //
-// An entry is made when a key is first asked for. As long as it is cold its calls go to the
-// store as they are. One that is asked for twice within the horizon of two seconds leases:
-// calls take tokens from the entry, without a lock; at a low mark an ask is sent in the
+// An entry is made when a key is asked for again within half a second; most keys of many are
+// not, and take no memory. As long as a key is cold its calls go to the store as they are. One
+// that uses at least four tokens a second leases: calls take tokens from the entry, without a lock; at a low mark an ask is sent in the
 // background; only if nothing is left do calls wait, and those that wait at the same time
 // share an ask. There is never more than one ask of an entry in flight. The bucket grants a
 // quarter of what is left of a fraction of all its tokens, so small limits never lease, and

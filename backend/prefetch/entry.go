@@ -323,5 +323,5 @@ func (e *entry) countLocked(now int64) (hits int64) {
 
 // hotLocked reports whether the key is worth a lease.
 func (e *entry) hotLocked(z *size) bool {
-	return z.leases && e.rate*horizon.Seconds() >= smallest
+	return z.leases && e.rate*horizon.Seconds() >= worth
 }

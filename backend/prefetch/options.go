@@ -23,8 +23,9 @@ const (
 	memory = time.Second
 	// part is the part of the free room that one ask gets, see backend.Lease.
 	part = 4
-	// smallest is the fewest tokens worth a lease.
-	smallest = 2
+	// smallest is the fewest tokens that a lease can have, and worth the fewest that are worth
+	// one: to ask for them and to give them back costs more than to ask for each of a few.
+	smallest, worth = 2, 8
 	// shortest is the least time for which hits make a rate, so that two calls that come at
 	// the same time do not look like many.
 	shortest = 2 * time.Millisecond

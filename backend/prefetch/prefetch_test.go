@@ -215,7 +215,8 @@ func TestDeniedInMemory(t *testing.T) {
 		f(1, false, 5*s, 1) // what the store said is a second old: another may have given back
 		time.Sleep(5 * s)
 		f(1, true, 0, 1)
-		f(11, false, 60*s, 0) // never; the time to full
+		f(11, false, 60*s, 1) // never; the time to full. The key was forgotten meanwhile
+		f(11, false, 60*s, 0)
 		b.call(backend.Take{Key: []byte("k"), Limit: small, Give: 5})
 		f(5, true, 0, 1) // a refund is known at once
 	})
@@ -546,11 +547,15 @@ func TestAKeyThatComesOnceIsNotRemembered(t *testing.T) {
 		for i := range 1000 {
 			f(fmt.Sprint("k", i), 0)
 		}
-		time.Sleep(3 * time.Second)
-		f("k0", 0)
 		time.Sleep(time.Second)
+		f("k0", 0)
+		time.Sleep(100 * time.Millisecond)
 		f("k0", 1)
-		f("k0", 1)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := b.store.Entries(); n != 0 {
+			t.Errorf("%d entries of a key that is asked for no more", n)
+		}
 	})
 }
 

@@ -15,16 +15,16 @@ type seen struct {
 	slots [seenSlots]atomic.Uint64 // the upper half of the hash, then the time in milliseconds
 }
 
-// again notes that a key was asked for now, and reports whether it was already within the
-// horizon, and when.
-func (s *seen) again(hash uint64, now int64) (before int64, ok bool) {
+// soon is the time within which a key that is asked for again is worth an entry.
+const soon = horizon / 4
+
+// again notes that a key was asked for now, and reports whether it was soon after the last
+// time.
+func (s *seen) again(hash uint64, now int64) bool {
 	const millis = int64(time.Millisecond)
 	slot := &s.slots[hash%seenSlots]
 	ticks := uint32(now/millis) + 1 // so that no slot in use is zero
 	last := slot.Swap(hash&^(1<<32-1) | uint64(ticks))
 	passed := int64(ticks-uint32(last)) * millis
-	if last == 0 || last>>32 != hash>>32 || passed > int64(horizon) {
-		return 0, false
-	}
-	return now - passed, true
+	return last != 0 && last>>32 == hash>>32 && passed <= int64(soon)
 }

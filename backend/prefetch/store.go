@@ -146,26 +146,14 @@ func plain(t *backend.Take) bool {
 	return t.Hits > 0 && t.Give == 0 && t.Overflow == backend.Reject
 }
 
-// meet gives the entry of a take's key, which is made once the key is charged again within the
-// horizon; nil if there is none.
+// meet gives the entry of a take's key, which is made once the key is charged again soon; nil
+// if there is none.
 func (s *Store) meet(t *backend.Take) *entry {
 	e, hash := s.table.find(t.Key)
-	if e != nil || !plain(t) {
+	if e != nil || !plain(t) || !s.seen.again(hash, s.now()) {
 		return e
 	}
-	before, again := s.seen.again(hash, s.now())
-	if !again {
-		return nil
-	}
-	if e = s.table.add(t.Key, hash, s.sizeOf(&t.Limit)); e == nil {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.last == 0 { // the call before was like this one, as far as anybody knows
-		e.last, e.asked = before, int64(min(t.Hits, backend.MaxHits))
-	}
-	return e
+	return s.table.add(t.Key, hash, s.sizeOf(&t.Limit))
 }
 
 // sizeOf gives the size of a limit. Limits that come with requests could be many, so only

@@ -13,7 +13,8 @@ const (
 	// parts is the number of ticks in which all entries are looked at.
 	parts = 200
 	// idle is how long an entry is kept that nobody asks for: longer than a bucket counts
-	// what was held.
+	// what was held. One that is asked for too seldom for a lease is kept no longer than
+	// what the store said of its level.
 	idle = 10 * time.Second
 )
 
@@ -94,8 +95,10 @@ func (s *Store) drop(e *entry) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := s.now()
-	e.dropped = now-e.last > int64(idle) && now-e.told.Load() > int64(idle) &&
-		!e.busy.Load() && !e.listed && len(e.waiters) == 0
+	asked, told := now-e.last, now-e.told.Load()
+	old := asked > int64(idle) && told > int64(idle)
+	slow := !e.hotLocked(e.size.Load()) && e.counted == 0 && told > int64(memory)
+	e.dropped = (old || slow) && !e.busy.Load() && !e.listed && len(e.waiters) == 0
 	if e.dropped {
 		s.flush(e)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ const (
 	flights = 2
 	// crowded is the number of parts of a pipeline from which on the next ones wait for its
 	// answer, and gather meanwhile.
-	crowded = 8
+	crowded = 2
 	// maxParts bounds a pipeline.
 	maxParts = 96
 )
@@ -70,7 +71,7 @@ func (g *group) roomLocked() int {
 // fly sends what waits and goes on with the calls of it, until nothing waits any more.
 func (g *group) fly() {
 	var f flight
-	for g.next(&f) {
+	for runtime.Gosched(); g.next(&f); runtime.Gosched() { // others that are ready add to it
 		f.run()
 		f.end()
 	}
