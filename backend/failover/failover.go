@@ -30,7 +30,7 @@ type Options struct {
 	// 0. A take beyond it fails at once.
 	MaxInFlight int
 	// MaxBuckets bounds the local buckets; 100,000 if 0. One takes about 300 bytes. Where
-	// there is no room, the one that would be full first goes.
+	// there is no room, the one that is worth least goes, see backend.Bucket.Worth.
 	MaxBuckets int
 
 	// Server names the server that has a key, as Probe and Answered know it. Nil: there is
@@ -75,9 +75,9 @@ type Store struct {
 	onFailure atomic.Uint32
 
 	servers  servers
-	jobs     sync.Pool    // of *job
-	flying   atomic.Int64 // jobs that the store has
-	running  sync.WaitGroup
+	jobs     sync.Pool      // of *job
+	flying   atomic.Int64   // jobs that the store has
+	running  sync.WaitGroup // them, and those who have left and not decided yet
 	patience patience
 	levels   *levels
 	local    *local
@@ -89,7 +89,7 @@ func New(store backend.Store, o Options) *Store {
 	s := &Store{store: backend.Starting(store), o: o, log: o.Logger, levels: newLevels()}
 	s.local = newLocal(o.MaxBuckets, s.levels)
 	s.jobs.New = func() any { return &job{s: s} }
-	s.patience.leave = s.leave
+	s.patience.leave, s.patience.running = s.leave, &s.running
 	s.SetOnFailure(o.OnFailure)
 	return s
 }

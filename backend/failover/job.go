@@ -151,7 +151,7 @@ func (j *job) Done(err error) backend.Flusher {
 			s.send(j)
 			return nil
 		}
-		s.local.putBack(j.debts)
+		s.local.putBack(j.debts, s.o.Instances())
 	}
 	j.err = err
 	if p, ok := errors.AsType[*backend.PanicError](err); ok {
@@ -185,11 +185,9 @@ func (s *Store) end(j *job, err error) backend.Flusher {
 	return f
 }
 
-// leave makes the waiter of a job leave, unless it was answered.
+// leave makes the waiter of a job leave that was not answered in time. The job goes on.
 func (s *Store) leave(j *job) backend.Flusher {
-	if !j.state.CompareAndSwap(waiting, left) {
-		return nil
-	}
+	defer s.running.Done()
 	s.silent(j.takes, j.began)
 	return j.waiter.decided(j, errLate)
 }
@@ -257,7 +255,7 @@ func (s *Store) finish(j *job) {
 			gives = append(gives, backend.Take{Key: t.Key, Limit: t.Limit, Give: charged - j.charges[i]})
 		}
 		if j.charges[i] > charged {
-			s.local.owe(t.Key, float64(j.charges[i]-charged))
+			s.local.lend(&t, float64(j.charges[i]-charged), s.o.Instances())
 		}
 	}
 	s.giveBack(gives)

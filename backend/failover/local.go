@@ -278,18 +278,34 @@ func (l *local) forget(takes []backend.Take) {
 	l.size.Store(int64(len(l.buckets)))
 }
 
-// putBack undoes collect.
-func (l *local) putBack(debts []backend.Take) {
+// putBack undoes collect, for one of n instances.
+func (l *local) putBack(debts []backend.Take, n int) {
 	for i := range debts {
-		l.owe(debts[i].Key, float64(debts[i].Hits))
+		l.lend(&debts[i], float64(debts[i].Hits), n)
 	}
 }
 
 // owe changes what the bucket of a key owes, if it is still there.
-func (l *local) owe(key []byte, n float64) {
+func (l *local) owe(key []byte, tokens float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.buckets[string(key)]; b != nil {
-		b.owed = max(b.owed+n, 0)
+		b.owed = max(b.owed+tokens, 0)
 	}
+}
+
+// lend is owe for what was let through after all. A bucket that is there no more, since it
+// owed nothing as far as anybody knew, is made anew as it would be.
+func (l *local) lend(t *backend.Take, tokens float64, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.buckets[string(t.Key)]
+	if b == nil {
+		now, part := l.micros(), share(t.Limit, n, int(l.rank.Load()))
+		b = l.bucketLocked(t, part, now, n)
+		take := []backend.Take{{Limit: part, Hits: uint64(math.Ceil(tokens)), Mode: backend.Shadow, Overflow: backend.Debt}}
+		backend.Settle(take, []*backend.Bucket{&b.state}, now, make([]backend.Decision, 1))
+		l.keepLocked(t.Key, b, now)
+	}
+	b.owed += tokens
 }

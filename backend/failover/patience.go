@@ -11,7 +11,9 @@ import (
 // leave. Nearly all have the same budget, so the last to come is the last to leave; one
 // timer is enough for all of them, and it runs only while there are some.
 type patience struct {
-	leave func(*job) backend.Flusher
+	// leave is called for each job whose time is over. running counts it until it is done.
+	leave   func(*job) backend.Flusher
+	running *sync.WaitGroup
 
 	mu          sync.Mutex // guards the rest, and the places of the jobs in the list
 	first, last *job
@@ -82,8 +84,14 @@ func (p *patience) expire() {
 	p.mu.Lock()
 	now := time.Now()
 	for p.first != nil && !p.first.until.After(now) {
-		over = append(over, p.first)
-		p.removeLocked(p.first)
+		j := p.first
+		p.removeLocked(j)
+		// The answer may come at the same moment. If it is first, the job may be another call's
+		// as soon as the lock is free: whoever answers has to take it once more.
+		if j.state.CompareAndSwap(waiting, left) {
+			p.running.Add(1) // the job itself is counted still
+			over = append(over, j)
+		}
 	}
 	p.due = time.Time{}
 	if p.first != nil {
