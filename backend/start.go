@@ -13,7 +13,8 @@ type Starter interface {
 	Store
 	// Start begins a Take and does not wait for it. takes, their keys and leases, and dst
 	// are the store's until then.Done is called, which it is once: sooner or later, maybe
-	// before Start returns. A store that can decide by other means than its buckets does so
+	// before Start returns. Takes of one bucket are decided in the order of their starts,
+	// nearly always. A store that can decide by other means than its buckets does so
 	// by the deadline at the latest; the zero time is none.
 	Start(deadline time.Time, takes []Take, dst []Decision, then Continuation)
 }

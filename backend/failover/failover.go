@@ -70,6 +70,7 @@ var ErrUnavailable = errors.New("taking: the store did not decide")
 // Store is a backend.Store over another. Make one with New, run it with Run, and Close it.
 type Store struct {
 	store     backend.Starter
+	ordered   bool // what the store promises of the order of takes
 	o         Options
 	log       *slog.Logger
 	onFailure atomic.Uint32
@@ -87,6 +88,7 @@ type Store struct {
 func New(store backend.Store, o Options) *Store {
 	o = o.withDefaults()
 	s := &Store{store: backend.Starting(store), o: o, log: o.Logger, levels: newLevels()}
+	_, s.ordered = store.(backend.Starter)
 	s.local = newLocal(o.MaxBuckets, s.levels)
 	s.jobs.New = func() any { return &job{s: s} }
 	s.patience.leave, s.patience.running = s.leave, &s.running

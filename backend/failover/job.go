@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,11 @@ type job struct {
 	// have left.
 	leases []backend.Lease
 	dst    []backend.Decision
-	// debts are charged first: what local buckets let through. paying is while they are.
-	debts  []backend.Take
-	paid   []backend.Decision
-	paying bool
-	sent   time.Time
-	err    error
-	state  atomic.Int32
+	// debts are charged first: what local buckets let through.
+	debts []backend.Take
+	sent  time.Time
+	err   error
+	state atomic.Int32
 
 	// waiter is told how it ended.
 	waiter waiter
@@ -67,7 +66,7 @@ func (nobody) decided(*job, error) backend.Flusher { return nil }
 // newJob copies a call.
 func (s *Store) newJob(takes []backend.Take) *job {
 	j, _ := s.jobs.Get().(*job)
-	j.err, j.paying = nil, false
+	j.err = nil
 	j.state.Store(waiting)
 	j.takes, j.debts = append(j.takes[:0], takes...), j.debts[:0]
 	j.keys = backend.CloneKeys(j.takes, j.keys)
@@ -123,7 +122,7 @@ func (s *Store) admit() bool {
 	return false
 }
 
-// send starts what the job asks next. A panic of the store is an error of this call alone.
+// send starts a job. A panic of the store is an error of this call alone.
 func (s *Store) send(j *job) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -131,28 +130,50 @@ func (s *Store) send(j *job) {
 		}
 	}()
 	j.sent = time.Now()
-	end := j.sent.Add(s.o.Linger)
-	if len(j.debts) > 0 {
-		j.paying = true
-		j.paid = append(j.paid[:0], make([]backend.Decision, len(j.debts))...)
-		s.store.Start(end, j.debts, j.paid, j)
+	if len(j.debts) == 0 {
+		s.store.Start(j.sent.Add(s.o.Linger), j.takes, j.dst, j)
 		return
 	}
-	s.store.Start(end, j.takes, j.dst, j)
+	d := &debts{s: s, takes: slices.Clone(j.debts), dst: make([]backend.Decision, len(j.debts))}
+	backend.CloneKeys(d.takes, nil)
+	s.running.Add(1)
+	if !s.ordered {
+		d.next = j
+	}
+	s.store.Start(j.sent.Add(s.o.Linger), d.takes, d.dst, d)
+	if s.ordered {
+		s.store.Start(j.sent.Add(s.o.Linger), j.takes, j.dst, j)
+	}
+}
+
+// debts are charges of what local buckets let through.
+type debts struct {
+	s     *Store
+	takes []backend.Take
+	dst   []backend.Decision
+	next  *job // to be started when they are paid; nil: it is on its way
+}
+
+// Done implements backend.Continuation.
+func (d *debts) Done(err error) backend.Flusher {
+	s := d.s
+	defer s.running.Done()
+	if err != nil {
+		s.local.putBack(d.takes, s.o.Instances())
+	}
+	switch {
+	case d.next == nil:
+		return nil
+	case err != nil:
+		return d.next.Done(err)
+	}
+	s.store.Start(d.next.sent.Add(s.o.Linger), d.next.takes, d.next.dst, d.next)
+	return nil
 }
 
 // Done implements backend.Continuation: the store has answered.
 func (j *job) Done(err error) backend.Flusher {
 	s := j.s
-	if j.paying {
-		j.paying = false
-		if err == nil {
-			j.debts = j.debts[:0]
-			s.send(j)
-			return nil
-		}
-		s.local.putBack(j.debts, s.o.Instances())
-	}
 	j.err = err
 	if p, ok := errors.AsType[*backend.PanicError](err); ok {
 		s.log.Error("panic in the store", slog.Any("panic", p.Value), slog.String("stack", string(p.Stack)))

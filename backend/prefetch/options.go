@@ -49,8 +49,10 @@ type Options struct {
 	// MaxEntries bounds the keys that are known at once; 200,000 if 0. An entry takes about
 	// 300 bytes and its key. Calls on others go to the store as they are.
 	MaxEntries int
-	// Budget is the longest that a call waits here, for one ask and maybe another: the store
-	// has to decide it by then. 0: as long as the store takes.
+	// Budget is the longest that a call waits here, for the ask under way and for the next
+	// one: the store has to decide it by then. It should be nearly twice what one ask may
+	// take, so that a store that is only far away decides. A caller with less time asks the
+	// store alone. 0: as long as the store takes.
 	Budget time.Duration
 	// MaxWaiting bounds the calls that wait here; 10,000 if 0. Calls beyond it go to the
 	// store as they are.

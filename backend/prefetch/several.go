@@ -20,6 +20,8 @@ type call struct {
 	unknown int
 	// windows are those of the tokens that were taken here.
 	windows []int64
+	// meet says that keys without an entry may get one.
+	meet bool
 }
 
 // several is a call of several takes that memory may not decide.
@@ -44,6 +46,7 @@ func (s *Store) startSeveral(r request) {
 	}
 	v := &several{s: s, deadline: r.deadline, then: r.then}
 	v.call = v.memory.call(r.takes, r.dst)
+	v.meet = true
 	if s.decided(&v.call) {
 		backend.End(r.then, nil)
 		return
@@ -75,7 +78,8 @@ func (v *several) Done(err error) backend.Flusher {
 	return v.then.Done(nil)
 }
 
-// takeSeveralNow is takeSeveral if memory decides; else it charges nothing and says false.
+// takeSeveralNow decides a call of several takes if memory can; else it charges nothing, notes
+// nothing and says false.
 func (s *Store) takeSeveralNow(takes []backend.Take, dst []backend.Decision) bool {
 	if len(takes) == 0 || len(takes) > some {
 		return false
@@ -130,7 +134,10 @@ func (s *Store) look(c *call) {
 	for i := range c.takes {
 		t := &c.takes[i]
 		if !t.NoLease && t.Lease == nil && suits(&t.Limit) {
-			e := s.meet(t)
+			e := s.known(t)
+			if e == nil && c.meet {
+				e = s.meet(t)
+			}
 			if c.entries[i] = e; e != nil {
 				if z := e.size.Load(); z.limit == t.Limit {
 					c.says[i] = s.peek(e, z, t, &c.dst[i])

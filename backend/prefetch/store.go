@@ -156,6 +156,12 @@ func (s *Store) meet(t *backend.Take) *entry {
 	return s.table.add(t.Key, hash, s.sizeOf(&t.Limit))
 }
 
+// known gives the entry of a take's key; nil if there is none.
+func (s *Store) known(t *backend.Take) *entry {
+	e, _ := s.table.find(t.Key)
+	return e
+}
+
 // sizeOf gives the size of a limit. Limits that come with requests could be many, so only
 // some thousands are kept.
 func (s *Store) sizeOf(l *backend.Limit) *size {
@@ -193,8 +199,7 @@ func (s *Store) wait(e *entry, r request) {
 	e.mu.Lock()
 	z := s.fitLocked(e, &t.Limit)
 	e.asked += int64(min(t.Hits, backend.MaxHits))
-	full := s.waiting.Load() >= int64(s.options.MaxWaiting)
-	if e.dropped || full || s.flights.ended.Load() || (!e.busy.Load() && s.coldLocked(e, z)) {
+	if e.dropped || s.hasty(r) || s.waiting.Load() >= int64(s.options.MaxWaiting) || s.flights.ended.Load() || (!e.busy.Load() && s.coldLocked(e, z)) {
 		e.mu.Unlock()
 		s.alone(e, r)
 		return
@@ -218,14 +223,17 @@ func (s *Store) wait(e *entry, r request) {
 	}
 }
 
+// hasty reports whether a caller has less time than the budget: it would cut short the ask
+// that others share.
+func (s *Store) hasty(r request) bool {
+	return s.options.Budget > 0 && !r.deadline.IsZero() && time.Until(r.deadline) < s.options.Budget
+}
+
 // inTime gives a request the deadline of the budget: it may wait for the end of one ask, and
 // then for another one.
 func (s *Store) inTime(r request) request {
-	if s.options.Budget <= 0 {
-		return r
-	}
-	if end := time.Now().Add(s.options.Budget); r.deadline.IsZero() || end.Before(r.deadline) {
-		r.deadline = end
+	if s.options.Budget > 0 {
+		r.deadline = time.Now().Add(s.options.Budget)
 	}
 	return r
 }

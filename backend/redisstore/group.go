@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -15,14 +14,15 @@ import (
 )
 
 const (
-	// flights is the most pipelines that are under way at once to one server, unless the last
-	// one was crowded: then it is one.
-	flights = 2
 	// crowded is the number of parts of a pipeline from which on the next ones wait for its
-	// answer, and gather meanwhile.
-	crowded = 2
-	// maxParts bounds a pipeline.
-	maxParts = 96
+	// answer, and gather meanwhile, where that is not far away. Else two are under way at once.
+	crowded = 8
+	// near is the time of a round trip for which one pipeline at a time is enough. The longer
+	// it takes, the more are under way, since gathering is paid for with waiting.
+	near = 250 * time.Microsecond
+	// maxFlights bounds the pipelines that are under way at once to one server, and maxParts
+	// the parts of each.
+	maxFlights, maxParts = 16, 96
 )
 
 // commander is a client of go-redis, for one server or for all of them.
@@ -47,6 +47,28 @@ type group struct {
 	queue  []*part // bounded by who asks: a failover.Store has so many calls under way at most
 	flying int
 	last   int // parts of the last pipeline
+	trip   trip
+}
+
+// trip is the least time that a round trip took in the last second or two: what it takes at
+// least, however much there is to do besides.
+type trip struct {
+	now, before time.Duration // the least of this second and of the one before
+	until       time.Time     // when this second ends
+}
+
+func (t *trip) note(end time.Time, took time.Duration) {
+	if end.After(t.until) {
+		t.before, t.now, t.until = t.now, took, end.Add(time.Second)
+	}
+	t.now = min(t.now, took)
+}
+
+func (t *trip) least() time.Duration {
+	if t.before == 0 {
+		return t.now
+	}
+	return min(t.now, t.before)
 }
 
 // send has a part sent, and does not wait for it.
@@ -61,17 +83,19 @@ func (g *group) send(p *part) {
 	}
 }
 
+// roomLocked is how many pipelines may be under way.
 func (g *group) roomLocked() int {
-	if g.last >= crowded {
-		return 1
+	room := min(max(int(g.trip.least()/near), 1), maxFlights)
+	if g.last < crowded {
+		return max(room, 2)
 	}
-	return flights
+	return room
 }
 
 // fly sends what waits and goes on with the calls of it, until nothing waits any more.
 func (g *group) fly() {
 	var f flight
-	for runtime.Gosched(); g.next(&f); runtime.Gosched() { // others that are ready add to it
+	for g.next(&f) {
 		f.run()
 		f.end()
 	}
@@ -81,6 +105,9 @@ func (g *group) fly() {
 func (g *group) next(f *flight) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if f.took > 0 {
+		g.trip.note(f.ended, f.took)
+	}
 	if len(g.queue) == 0 || g.flying > g.roomLocked() {
 		g.flying--
 		return false
@@ -102,6 +129,9 @@ type flight struct {
 	parts   []*part
 	scripts []script
 	dirty   backend.Flushers
+	// took is how long the pipeline took that ended last, and ended when that was.
+	took  time.Duration
+	ended time.Time
 }
 
 // script is one run of the script.
@@ -125,11 +155,14 @@ func (f *flight) run() {
 		f.scripts[i].cmd = s.command(ctx, f.scripts[i].parts, false)
 		all[i] = &f.scripts[i]
 	}
+	began := time.Now()
 	f.exec(ctx, all)
+	f.ended = time.Now()
+	f.took = f.ended.Sub(began)
 	unknown := all[:0]
 	for _, sc := range all {
 		if redis.HasErrorPrefix(sc.cmd.Err(), "NOSCRIPT") {
-			sc.cmd = s.command(ctx, sc.parts, true)
+			sc.cmd = s.command(ctx, sc.parts, len(unknown) == 0) // the others come after the text
 			unknown = append(unknown, sc)
 		}
 	}
@@ -151,8 +184,7 @@ func (f *flight) exec(ctx context.Context, scripts []*script) {
 	}
 }
 
-// dropStale ends the parts that wait since before a time: whoever asked for them has left
-// long ago.
+// dropStale ends the parts that wait since before a time: nobody may still want them.
 func (f *flight) dropStale(before time.Time) {
 	kept := f.parts[:0]
 	for _, p := range f.parts {
@@ -186,13 +218,12 @@ func (f *flight) end() {
 	for i := range f.scripts {
 		sc := &f.scripts[i]
 		reply, err := sc.cmd.Bytes()
-		if err != nil && f.group.store.elsewhere(sc, err) {
-			continue
-		}
-		for _, p := range sc.parts {
-			n := min(len(p.keys)*answerSize, len(reply))
-			f.finish(p, reply[:n], err)
-			reply = reply[n:]
+		if err == nil || !f.group.store.elsewhere(sc, err) {
+			for _, p := range sc.parts {
+				n := min(len(p.keys)*answerSize, len(reply))
+				f.finish(p, reply[:n], err)
+				reply = reply[n:]
+			}
 		}
 		sc.cmd, sc.parts = once{}, nil
 	}
@@ -200,12 +231,16 @@ func (f *flight) end() {
 	f.dirty.Flush()
 }
 
-// finish goes on with the call of a part. A panic there must not end the others.
 func (f *flight) finish(p *part, reply []byte, err error) {
+	f.dirty.Add(f.group.store.finish(p, reply, err))
+}
+
+// finish goes on with the call of a part. A panic there must not end the others.
+func (s *Store) finish(p *part, reply []byte, err error) (dirty backend.Flusher) {
 	defer func() {
 		if v := recover(); v != nil {
-			f.group.store.log.Error("panic after a take", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+			s.log.Error("panic after a take", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	f.dirty.Add(p.end(reply, err))
+	return p.end(reply, err)
 }

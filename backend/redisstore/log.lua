@@ -58,7 +58,7 @@ local function log()
   local function open(key, t)
     t.at, t.used, t.rank = now, 0, 0 -- rank is that of the oldest entry
     local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if first.err then -- whatever it is, it is no bucket
+    if first.err or (first[1] and first[1] ~= 'looked' and #first[1] ~= 16) then -- no bucket, whatever it is
       call('DEL', key)
       first = {}
     end

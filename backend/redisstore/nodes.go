@@ -19,6 +19,8 @@ import (
 type nodes struct {
 	slots [slots]atomic.Int32 // places in known, plus 1; 0: not known
 
+	store *Store
+
 	mu    sync.Mutex // over changes of known
 	known atomic.Pointer[[]*node]
 }
@@ -51,7 +53,7 @@ func (s *Store) join(name string, client commander) {
 	g := &(*s.nodes.known.Load())[place-1].group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.store, g.client = s, client
+	g.client = client
 }
 
 // learn notes who answered for a slot.
@@ -72,7 +74,7 @@ func (n *nodes) place(name string) int32 {
 	}
 	i := slices.IndexFunc(known, func(one *node) bool { return one.name == name })
 	if i < 0 {
-		i, known = len(known), append(slices.Clone(known), &node{name: name})
+		i, known = len(known), append(slices.Clone(known), &node{name: name, group: group{store: n.store}})
 		n.known.Store(&known)
 	}
 	return int32(i + 1)

@@ -53,6 +53,7 @@ func New(o Options) (*Store, error) {
 		client: o.client(), cluster: o.Type == Cluster, prefix: o.KeyPrefix + version, timeout: o.ReadTimeout,
 		answered: o.Answered, log: o.Logger,
 	}
+	s.nodes.store = s
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		tags() // takes some milliseconds, which no probe should
 		cluster.OnNewNode(func(node *redis.Client) {
@@ -150,7 +151,7 @@ func (s *Store) search(p *part) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
 		reply, err := s.run(ctx, []*part{p})
-		if f := p.end(reply, err); f != nil {
+		if f := s.finish(p, reply, err); f != nil {
 			f.Flush()
 		}
 	})

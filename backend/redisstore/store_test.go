@@ -183,14 +183,14 @@ func TestStrangeValues(t *testing.T) {
 		}
 	}
 	for algorithm := range backend.SlidingLog + 1 {
-		for _, command := range []string{"RPUSH", "SADD"} {
-			if err := errors.Join(c.Del(t.Context(), "rl1:k").Err(), c.Do(t.Context(), command, "rl1:k", "x").Err()); err != nil {
+		for _, command := range [][]any{{"RPUSH", "rl1:k", "x"}, {"SADD", "rl1:k", "x"}, {"ZADD", "rl1:k", 1, "x"}} {
+			if err := errors.Join(c.Del(t.Context(), "rl1:k").Err(), c.Do(t.Context(), command...).Err()); err != nil {
 				t.Fatal(err)
 			}
 			call := perDay("k", 10, 4)
 			call.Limit.Algorithm = algorithm
 			if got := take(t, store, call)[0]; !got.OK || got.Level != 6 {
-				t.Errorf("algorithm %d over what %s has made: %+v, want a level of 6", algorithm, command, got)
+				t.Errorf("algorithm %d over what %v has made: %+v, want a level of 6", algorithm, command, got)
 			}
 		}
 	}

@@ -22,7 +22,8 @@ func prefetched(o *store, s config.Settings, reg prometheus.Registerer) {
 	ahead := prefetch.New(o.Store, prefetch.Options{
 		Fraction: s.PrefetchFraction,
 		Scarcity: s.PrefetchScarcity,
-		Budget:   s.Redis.Budget + time.Millisecond, // the store keeps that for the answer
+		// Twice what one ask may take, less what the store keeps for the answer.
+		Budget: max(2*s.Redis.Budget-time.Millisecond, s.Redis.Budget+time.Millisecond),
 	})
 	reg.MustRegister(ahead)
 	run := o.run
