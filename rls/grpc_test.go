@@ -2,6 +2,7 @@ package rls_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -181,21 +182,30 @@ type panicStore struct{}
 
 func (panicStore) Take(context.Context, []backend.Take, []backend.Decision) error { panic("boom") }
 
+// panicStart is one that does not even begin.
+type panicStart struct{ panicStore }
+
+func (panicStart) Start(time.Time, []backend.Take, []backend.Decision, backend.Continuation) {
+	panic("boom")
+}
+
 func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 	for name, lean := range engines {
-		t.Run(name, func(t *testing.T) {
-			_, conn := serve(t, panicStore{}, lean)
-			client := rlsv3.NewRateLimitServiceClient(conn)
-			for range 2 {
-				_, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
-				if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
-					t.Errorf("err = %v, want Internal without the panic's text", err)
+		for _, store := range []backend.Store{panicStore{}, panicStart{}} {
+			t.Run(fmt.Sprintf("%s, %T", name, store), func(t *testing.T) {
+				_, conn := serve(t, store, lean)
+				client := rlsv3.NewRateLimitServiceClient(conn)
+				for range 2 {
+					_, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: user=x"))
+					if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
+						t.Errorf("err = %v, want Internal without the panic's text", err)
+					}
 				}
-			}
-			if _, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: free=x")); err != nil {
-				t.Errorf("a call without the store = %v", err)
-			}
-		})
+				if _, err := client.ShouldRateLimit(t.Context(), parseCall(t, "shop: free=x")); err != nil {
+					t.Errorf("a call without the store = %v", err)
+				}
+			})
+		}
 	}
 }
 

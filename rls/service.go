@@ -58,7 +58,7 @@ type Options struct {
 type Immediate interface {
 	backend.Store
 	// TakeNow is Take for the calls that need not wait. It reports false if this one does;
-	// then nothing was decided or charged, and Take is to be asked.
+	// then nothing was decided or charged, and the store has to be waited for.
 	TakeNow(takes []backend.Take, dst []backend.Decision) (bool, error)
 }
 
@@ -142,7 +142,7 @@ const largest = 64 << 10
 
 // release gives the scratch back.
 func (c *call) release() {
-	if cap(c.msg) <= largest {
+	if cap(c.msg) <= largest && cap(c.reply) <= largest {
 		c.to = nil
 		c.s.calls.Put(c)
 	}
@@ -203,10 +203,11 @@ func (c *call) undecided(err error) error {
 // used up then.
 func (c *call) Finish(deadline time.Time, to wire.Answerer) {
 	c.to = to
-	if c.bans == len(c.takes) { // the store has no say
-		backend.End(c, nil)
-		return
-	}
+	defer func() {
+		if p := recover(); p != nil { // the call may be under way: its scratch is not used again
+			to.Answer(nil, wireError(c.s.panicked(rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, p, debug.Stack())))
+		}
+	}()
 	c.s.store.Start(deadline, c.takes, c.dst, c)
 }
 

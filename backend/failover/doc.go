@@ -6,8 +6,8 @@
 // No take waits longer than the budget, or than its caller does less a margin in which the
 // caller can still be answered. The budget is the waiter's: it leaves, and the command goes
 // on, since a connection with a half-read answer would have to be closed. What comes late
-// still counts (see Local shares). Commands in flight have a bound; a take beyond it is an
-// error at once.
+// still counts (see Local shares). Calls in flight have a bound; one beyond it
+// is decided by backend.OnFailure at once.
 //
 // # Breaker
 //

@@ -3,11 +3,18 @@
 //
 // # One call
 //
-// The takes of a call go to take.lua, which reads, decides and writes in one step by
-// Redis' own clock. It is called by its digest, and once more with its text if Redis does
-// not know it (after a restart or SCRIPT FLUSH): the only command that is sent again,
-// since Redis says that it did not run. An answer that is lost or late may have charged,
-// so it is an error and nothing else.
+// The takes of a call are decided by a script, whose files are put together in script.go. It
+// reads, decides and writes in one step by Redis' own clock. It is called by its digest, and
+// once more with its text if Redis does not know it (after a restart or SCRIPT FLUSH): the only
+// command that is sent again, beside those that a node of a cluster says are not for it, since
+// Redis says that it did not run. An answer that is lost or late may have charged, so it is an
+// error and nothing else.
+//
+// # Many calls
+//
+// What waits for a server at the same time goes there together (group.go): as runs of the
+// script that decide many calls one after the other, in one pipeline. On a cluster a run is for
+// one slot, and each node has its own pipelines.
 //
 // # Keys
 //

@@ -44,7 +44,7 @@ type group struct {
 
 	mu     sync.Mutex // guards the rest
 	client commander
-	queue  []*part // bounded by who asks: a failover.Store has so many calls under way at most
+	queue  []*part // bounded by who asks: a failover.Store has a bound on its calls
 	flying int
 	last   int // parts of the last pipeline
 	trip   trip

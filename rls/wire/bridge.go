@@ -21,6 +21,10 @@ import (
 // other handler: each keeps a header, and most a goroutine.
 const maxBridges = 128
 
+// maxBody is how much the body of such a request may be in all: that of a health check or of
+// a reflection is some bytes, and grpc-go reads all of it, whether or not its answers get out.
+const maxBody = 1 << 20
+
 // bridge is a request that the other handler answers, in a goroutine of its own: its body,
 // its http.ResponseWriter and its http.Flusher. The connection's lock guards its fields,
 // but for header, which is the handler's.
@@ -232,7 +236,7 @@ func (c *conn) bodyLocked(s *stream, p []byte) {
 		c.creditLocked(s, int64(len(p)))
 		return
 	}
-	if !c.srv.reserve(len(p)) {
+	if s.received > maxBody || !c.srv.reserve(len(p)) {
 		c.abortLocked(s.id, http2.ErrCodeEnhanceYourCalm)
 		return
 	}
@@ -252,9 +256,7 @@ func (b *bridge) Read(p []byte) (int, error) {
 	n := copy(p, b.body)
 	b.body = b.body[n:]
 	if live {
-		c.srv.unreserve(n)
-		s.reserved -= n
-		c.creditLocked(s, int64(n))
+		c.creditLocked(s, int64(n)) // what is reserved stays so: the handler keeps it
 	}
 	closed := b.closed
 	c.mu.Unlock()

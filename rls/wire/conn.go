@@ -34,7 +34,7 @@ type conn struct {
 	raw    net.Conn // what was accepted
 	nc     net.Conn // the same, or TLS over it
 	tls    *tls.ConnectionState
-	ctx    context.Context //nolint:containedctx // ends with the connection, for the calls that wait
+	ctx    context.Context //nolint:containedctx // ends with the connection, for TLS and the other handler
 	cancel context.CancelFunc
 	born   uint32 // ticks
 	age    uint32 // the tick from which it has to go; 0 is never
@@ -59,7 +59,7 @@ type conn struct {
 	last    uint32 // the highest stream that the peer has opened
 	zombies int    // closed streams that are still worked on
 	bridges int    // requests for Options.Other
-	partial int    // bytes of requests that have come in part
+	partial int    // bytes of messages that have come in part
 
 	// window is what may be sent to the peer, credit what it has sent and may be told to
 	// send again.

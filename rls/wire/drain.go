@@ -110,7 +110,7 @@ func (c *conn) lateLocked(tick uint32) {
 		switch {
 		case s.waiting && !s.deadline.IsZero() && s.deadline.Before(now):
 			c.failLocked(s, &Error{codeDeadlineExceeded, "no answer within the deadline"})
-		case s.reserved > 0 && !s.ended && tick-s.parted > stallTicks:
+		case s.unary && s.reserved > 0 && !s.ended && tick-s.parted > stallTicks:
 			c.failLocked(s, &Error{codeDeadlineExceeded, "the rest of the request does not come"})
 		}
 	}

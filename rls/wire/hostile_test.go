@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"crypto/tls"
+	"io"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -365,6 +366,70 @@ func TestHalfAMessageIsNotKeptForEver(t *testing.T) {
 		p.must(p.flush())
 		if r := p.await(3); r.data != string(framed("hello")) {
 			t.Errorf("the next call = %+v", r)
+		}
+		_ = p.conn.Close()
+	})
+}
+
+// handedOver opens a request for the other handler.
+func (p *peer) handedOver(id uint32) {
+	p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: id, EndHeaders: true,
+		BlockFragment: p.encode(":method", "POST", ":scheme", "http", ":path", "/other", "content-type", "application/grpc"),
+	}))
+}
+
+// The other handler may read eagerly, and keep what it read.
+func TestABodyForTheOtherHandlerHasABound(t *testing.T) {
+	ln := start(t, wire.Options{Other: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })})
+	p := connect(t, ln)
+	p.handedOver(1)
+	for range 80 {
+		p.must(p.framer.WriteData(1, false, make([]byte, 16_000)))
+	}
+	p.must(p.flush())
+	for {
+		f, err := p.next()
+		p.must(err)
+		if r, ok := f.(*http2.RSTStreamFrame); ok {
+			if r.ErrCode != http2.ErrCodeEnhanceYourCalm {
+				t.Errorf("ended with %v, want ENHANCE_YOUR_CALM", r.ErrCode)
+			}
+			break
+		}
+	}
+	check(t, ln)
+}
+
+// A stream of the other handler may stay open, whatever of its body has come.
+func TestAStreamOfTheOtherHandlerStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		ln := start(t, wire.Options{Other: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			w.WriteHeader(http.StatusTeapot)
+		})})
+		p := connect(t, ln)
+		p.must(p.flush())
+		time.Sleep(time.Minute)
+		p.handedOver(1)
+		p.must(p.framer.WriteData(1, false, []byte("hello")))
+		p.must(p.flush())
+		time.Sleep(time.Minute)
+		close(release)
+		for {
+			f, err := p.next()
+			p.must(err)
+			if f.Header().StreamID != 1 {
+				continue
+			}
+			if h, ok := f.(*http2.MetaHeadersFrame); ok && h.PseudoValue("status") == "418" {
+				break
+			}
+			if h, ok := f.(*http2.HeadersFrame); ok && !h.StreamEnded() {
+				break
+			}
+			t.Fatalf("%v, want the handler's own answer", f)
 		}
 		_ = p.conn.Close()
 	})

@@ -18,8 +18,8 @@ const (
 	codeInternal          = 13
 )
 
-// Error is a gRPC status other than OK. A Handler answers with it; the end of the context
-// by its deadline is a DEADLINE_EXCEEDED, and any other error an UNKNOWN.
+// Error is a gRPC status other than OK. A Handler answers with it;
+// context.DeadlineExceeded is a DEADLINE_EXCEEDED, and any other error an UNKNOWN.
 type Error struct {
 	Code    uint32
 	Message string

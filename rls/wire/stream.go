@@ -32,7 +32,9 @@ type stream struct {
 	// waiting is set while the answer is not known: the stream counts as open until it is,
 	// whatever the peer does, so that resets do not buy the peer more work.
 	waiting bool
-	cancel  context.CancelFunc // of a request that was handed over
+	// parked is set once it has been waiting: whoever answered it may still have it.
+	parked, told bool
+	cancel       context.CancelFunc // of a request that was handed over
 
 	rest []byte // what windows have kept of the answer's DATA; trailers follow
 }
@@ -70,7 +72,7 @@ func (c *conn) closeLocked(s *stream) {
 		if s.cancel != nil {
 			s.cancel()
 		}
-	case s.bridge == nil && len(c.free) < maxFree:
+	case s.bridge == nil && !s.parked && len(c.free) < maxFree:
 		c.free = append(c.free, s)
 	}
 	if s.bridge != nil {

@@ -110,7 +110,7 @@ func (s *stream) admit(size, body int64, end bool) http2.ErrCode {
 
 // collectLocked keeps a part of a message, and gives all of it that has come.
 func (c *conn) collectLocked(s *stream, p []byte) []byte {
-	if most := c.srv.opts.MaxBuffered / 4; c.partial > 0 && int64(c.partial+len(p)) > max(most, MaxMessage) || !c.srv.reserve(len(p)) {
+	if most := max(c.srv.opts.MaxBuffered/4, MaxMessage+prefixLen); int64(c.partial+len(p)) > most || !c.srv.reserve(len(p)) {
 		c.failLocked(s, &Error{codeResourceExhausted, "too many requests in parts at once"})
 		return nil
 	}
@@ -133,7 +133,9 @@ func (c *conn) collectLocked(s *stream, p []byte) []byte {
 // unreserveLocked forgets what has come of a message.
 func (c *conn) unreserveLocked(s *stream) {
 	c.srv.unreserve(s.reserved)
-	c.partial -= s.reserved
+	if s.unary {
+		c.partial -= s.reserved
+	}
 	s.reserved, s.message = 0, nil
 }
 
@@ -212,10 +214,8 @@ func (c *conn) call(s *stream, framed []byte) {
 // wait begins to wait for the answer of a call.
 func (c *conn) wait(s *stream, rest Pending) {
 	c.mu.Lock()
-	if c.streams[s.id] == s {
-		s.waiting = true
-		c.unreserveLocked(s)
-	}
+	s.waiting, s.parked = true, true
+	c.unreserveLocked(s)
 	c.mu.Unlock()
 	rest.Finish(s.deadline, s)
 }
@@ -238,11 +238,15 @@ func (c *conn) answerLocked(s *stream, reply []byte, err error) {
 	}
 }
 
-// Answer implements Answerer: the wait for a call is over.
+// Answer implements Answerer: the wait for a call is over. Only the first answer counts.
 func (s *stream) Answer(reply []byte, err error) Flusher {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.told {
+		return nil
+	}
+	s.told = true
 	c.doneLocked(s)
 	c.answerLocked(s, reply, err)
 	if !c.unsentLocked() {
