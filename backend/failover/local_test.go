@@ -184,7 +184,7 @@ func TestNoDenialIsLost(t *testing.T) {
 // were denied.
 func TestADenialIsRememberedAmongManyClients(t *testing.T) {
 	inner := newFault()
-	s := failover.New(inner, failover.Options{Instances: instances(3)})
+	s := failover.New(inner, failover.Options{Budget: time.Minute, Instances: instances(3)})
 	defer s.Close()
 	const denied = 100
 	for i := range denied {

@@ -21,7 +21,7 @@ func TestAStoreThatIsFarAwayDecides(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := &told{Store: memstore.New(memstore.Options{}), lasts: 4 * time.Millisecond}
 			guarded := failover.New(inner, failover.Options{})
-			s := prefetch.New(guarded, prefetch.Options{Budget: 9 * time.Millisecond})
+			s := prefetch.New(guarded, prefetch.Options{Budget: 5 * time.Millisecond})
 			ctx, cancel := context.WithCancel(t.Context())
 			var running, calls sync.WaitGroup
 			running.Go(func() { _ = s.Run(ctx) })
@@ -69,6 +69,40 @@ func TestSeveralKeysThatComeOnceAreNotRemembered(t *testing.T) {
 		}
 		if n := b.store.Entries(); n != 0 {
 			t.Errorf("%d entries of keys that came once", n)
+		}
+	})
+}
+
+// Once a store does not answer, nobody waits for it twice.
+func TestAStoreThatHangsIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &told{Store: memstore.New(memstore.Options{})}
+		guarded := failover.New(inner, failover.Options{})
+		s := prefetch.New(guarded, prefetch.Options{Budget: 5 * time.Millisecond})
+		call := []backend.Take{charge("k", perSecond(1000, 1000), 1)}
+		var mu sync.Mutex
+		var calls sync.WaitGroup
+		worst := time.Duration(0)
+		for i := range 2000 {
+			if i == 1000 {
+				inner.lasts = 200 * time.Millisecond
+			}
+			calls.Go(func() {
+				began, dst := time.Now(), make([]backend.Decision, 1)
+				if err := s.Take(t.Context(), call, dst); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				worst = max(worst, time.Since(began))
+			})
+			time.Sleep(100 * time.Microsecond)
+			synctest.Wait()
+		}
+		calls.Wait()
+		guarded.Close()
+		if worst > 6*time.Millisecond {
+			t.Errorf("%v at worst, want the budget of 5 ms and a little", worst)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 type waiter struct {
 	request
 
+	came     time.Time // zero without a budget
 	decision backend.Decision
 	err      error
 }
@@ -189,6 +190,7 @@ func (s *Store) land(e *entry, a *ask, err error) (l landing) {
 		} else {
 			l.ended = a.group
 		}
+		s.loseLocked(e, &l)
 	} else {
 		s.landLocked(e, a, d)
 		s.serveLocked(e, a, d)
@@ -200,6 +202,19 @@ func (s *Store) land(e *entry, a *ask, err error) (l landing) {
 		e.busy.Store(false)
 	}
 	return l
+}
+
+// loseLocked sends those who came while an ask was under way that was lost to the store, each
+// for what is left of its time: another ask may be lost as well.
+func (s *Store) loseLocked(e *entry, l *landing) {
+	if s.options.Budget <= 0 {
+		return
+	}
+	for _, w := range e.waiters {
+		w.deadline = w.came.Add(s.options.Budget + margin)
+	}
+	l.alone = append(l.alone[:len(l.alone):len(l.alone)], e.waiters...)
+	e.waiters = nil
 }
 
 // lostLocked is land without an answer of the bucket: nobody knows what it counts, so it is

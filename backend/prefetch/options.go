@@ -31,6 +31,8 @@ const (
 	shortest = 2 * time.Millisecond
 	// patience bounds an ask.
 	patience = 250 * time.Millisecond
+	// margin is what a store keeps of the time until a deadline, for the answer.
+	margin = time.Millisecond
 	// longest is the time to full from which on limits are left to the store: times in
 	// nanoseconds end at 292 years.
 	longest = 100 * 365 * 24 * time.Hour
@@ -49,10 +51,10 @@ type Options struct {
 	// MaxEntries bounds the keys that are known at once; 200,000 if 0. An entry takes about
 	// 300 bytes and its key. Calls on others go to the store as they are.
 	MaxEntries int
-	// Budget is the longest that a call waits here, for the ask under way and for the next
-	// one: the store has to decide it by then. It should be nearly twice what one ask may
-	// take, so that a store that is only far away decides. A caller with less time asks the
-	// store alone. 0: as long as the store takes.
+	// Budget is the longest that one ask takes. A call waits for the ask under way and, if
+	// that has an answer, for the next one: nearly twice as long at most, so that a store that
+	// is only far away decides. After an ask without an answer it waits no longer than once,
+	// and a caller with less time than twice asks the store alone. 0: there is no bound.
 	Budget time.Duration
 	// MaxWaiting bounds the calls that wait here; 10,000 if 0. Calls beyond it go to the
 	// store as they are.
@@ -74,6 +76,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// longestWait is the longest that a call waits for two asks.
+func (o *Options) longestWait() time.Duration { return max(2*o.Budget-margin, o.Budget+margin) }
 
 // size is a limit, with what follows from it. It does not change.
 type size struct {

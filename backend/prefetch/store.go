@@ -204,7 +204,7 @@ func (s *Store) wait(e *entry, r request) {
 		s.alone(e, r)
 		return
 	}
-	w := &waiter{request: s.inTime(r)}
+	w := s.waiter(r)
 	if v := s.decideLocked(e, z, w); v != unknown { // what came meanwhile
 		e.mu.Unlock()
 		if v == over {
@@ -223,19 +223,20 @@ func (s *Store) wait(e *entry, r request) {
 	}
 }
 
-// hasty reports whether a caller has less time than the budget: it would cut short the ask
-// that others share.
+// hasty reports whether a caller has less time than others may have to wait: it would cut
+// short the ask that they share.
 func (s *Store) hasty(r request) bool {
-	return s.options.Budget > 0 && !r.deadline.IsZero() && time.Until(r.deadline) < s.options.Budget
+	return s.options.Budget > 0 && !r.deadline.IsZero() && time.Until(r.deadline) < s.options.longestWait()
 }
 
-// inTime gives a request the deadline of the budget: it may wait for the end of one ask, and
-// then for another one.
-func (s *Store) inTime(r request) request {
+// waiter makes a request wait for an ask.
+func (s *Store) waiter(r request) *waiter {
+	w := &waiter{request: r}
 	if s.options.Budget > 0 {
-		r.deadline = time.Now().Add(s.options.Budget)
+		w.came = time.Now()
+		w.deadline = w.came.Add(s.options.longestWait())
 	}
-	return r
+	return w
 }
 
 // coldLocked reports whether the store should decide a take by itself: there is no lease,

@@ -22,8 +22,7 @@ func prefetched(o *store, s config.Settings, reg prometheus.Registerer) {
 	ahead := prefetch.New(o.Store, prefetch.Options{
 		Fraction: s.PrefetchFraction,
 		Scarcity: s.PrefetchScarcity,
-		// Twice what one ask may take, less what the store keeps for the answer.
-		Budget: max(2*s.Redis.Budget-time.Millisecond, s.Redis.Budget+time.Millisecond),
+		Budget:   s.Redis.Budget,
 	})
 	reg.MustRegister(ahead)
 	run := o.run
