@@ -3,6 +3,7 @@ package prefetch
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sluice-rls/sluice/backend"
@@ -213,7 +214,7 @@ func (s *Store) loseLocked(e *entry, l *landing) {
 	for _, w := range e.waiters {
 		w.deadline = w.came.Add(s.options.Budget + margin)
 	}
-	l.alone = append(l.alone[:len(l.alone):len(l.alone)], e.waiters...)
+	l.alone = append(slices.Clip(l.alone), e.waiters...)
 	e.waiters = nil
 }
 

@@ -15,8 +15,8 @@ import (
 const (
 	// beatEvery is the mean time between two heartbeats, and beatLife how long an instance
 	// counts after its last one.
-	beatEvery = 5 * time.Second
-	beatLife  = 3 * beatEvery
+	beatEvery = time.Second
+	beatLife  = 15 * beatEvery
 	// beatsKept is the number of answers of which the highest is believed: a Redis that has
 	// come back empty does not know yet who is there.
 	beatsKept = 3
