@@ -16,7 +16,7 @@ import (
 const (
 	// crowded is the number of parts of a pipeline from which on the next ones wait for its
 	// answer, and gather meanwhile, where that is not far away. Else two are under way at once.
-	crowded = 8
+	crowded = 2
 	// near is the time of a round trip for which one pipeline at a time is enough. The longer
 	// it takes, the more are under way, since gathering is paid for with waiting.
 	near = 250 * time.Microsecond
