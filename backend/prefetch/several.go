@@ -134,10 +134,7 @@ func (s *Store) look(c *call) {
 	for i := range c.takes {
 		t := &c.takes[i]
 		if !t.NoLease && t.Lease == nil && suits(&t.Limit) {
-			e := s.known(t)
-			if e == nil && c.meet {
-				e = s.meet(t)
-			}
+			e := s.find(t, c.meet)
 			if c.entries[i] = e; e != nil {
 				if z := e.size.Load(); z.limit == t.Limit {
 					c.says[i] = s.peek(e, z, t, &c.dst[i])

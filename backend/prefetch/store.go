@@ -133,7 +133,7 @@ func (s *Store) takeNow(takes []backend.Take, dst []backend.Decision) bool {
 	if t.NoLease || t.Lease != nil || !plain(t) || !suits(&t.Limit) {
 		return false
 	}
-	e, _ := s.table.find(t.Key)
+	e := s.known(t)
 	if e == nil {
 		return false
 	}
@@ -160,6 +160,14 @@ func (s *Store) meet(t *backend.Take) *entry {
 func (s *Store) known(t *backend.Take) *entry {
 	e, _ := s.table.find(t.Key)
 	return e
+}
+
+// find is meet, or known.
+func (s *Store) find(t *backend.Take, meet bool) *entry {
+	if meet {
+		return s.meet(t)
+	}
+	return s.known(t)
 }
 
 // sizeOf gives the size of a limit. Limits that come with requests could be many, so only
